@@ -1,0 +1,1 @@
+"""hipsnet: server-centric networks for distributed training."""

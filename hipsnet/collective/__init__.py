@@ -1,0 +1,1 @@
+"""Collectives as data: schedules, the algorithms that write them, the executor that runs them."""

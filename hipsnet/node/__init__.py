@@ -1,0 +1,1 @@
+"""Making one Linux node match its configuration."""

@@ -1,0 +1,1 @@
+"""Topology: what a network looks like, as pure data and mathematics."""

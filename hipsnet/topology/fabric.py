@@ -1,0 +1,128 @@
+"""What a network is made of: servers and switches with ports, and the links between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Literal
+
+Kind = Literal["bcube", "torus", "fattree"]
+
+
+@dataclass(frozen=True)
+class Port:
+    """One NIC port of a server or switch.
+
+    `index` counts the node's ports from 0; on a BCube server it is the level. `level` is the BCube level, the
+    torus dimension, or the Fat-Tree layer of the cable (0 server-edge, 1 edge-aggregation, 2 aggregation-core).
+    `direction` is +1 or -1 on a torus ring (0 elsewhere, and on a side of 2). Ports of BCube switches have no
+    address: those switches work at layer 2.
+    """
+
+    node: str
+    index: int
+    level: int
+    mac: str
+    address: IPv4Interface | None = None
+    direction: int = 0
+
+    @property
+    def name(self) -> str:
+        """The interface's name in the lab."""
+        return f"p{self.index}"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server: `rank` = sum of digits[i] * base^i; `name` is `s` and the digits, the highest first."""
+
+    rank: int
+    name: str
+    digits: tuple[int, ...]
+    identity: IPv4Address
+    ports: tuple[Port, ...]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch: `routes_at` is "l2" for a bridge (BCube) and "l3" for a router (Fat-Tree)."""
+
+    name: str
+    level: int
+    ports: tuple[Port, ...]
+    routes_at: Literal["l2", "l3"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cable between two ports. `name` is `<node>.<port>:<node>.<port>`, the server's end first."""
+
+    a: Port
+    b: Port
+
+    @property
+    def name(self) -> str:
+        return f"{self.a.node}.{self.a.name}:{self.b.node}.{self.b.name}"
+
+
+@dataclass(frozen=True)
+class NextHop:
+    """Leave by `port` (an index of the node's own ports) towards the neighbour that owns `via` and `mac`."""
+
+    port: int
+    via: IPv4Address
+    mac: str
+
+
+@dataclass(frozen=True)
+class Route:
+    """An entry of a node's forwarding table; several next hops share the load (ECMP)."""
+
+    prefix: IPv4Network
+    hops: tuple[NextHop, ...]
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One step of a path: out of `sender`, into `receiver` (through a switch where the fabric has one)."""
+
+    sender: Port
+    receiver: Port
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way from one server to another; `destination` is the address that makes every node take this way."""
+
+    source: str
+    target: str
+    hops: tuple[Hop, ...]
+    destination: IPv4Address
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A whole network, built by `hipsnet.topology.build`; pure data."""
+
+    name: str
+    kind: Kind
+    sides: tuple[int, ...]
+    servers: tuple[Server, ...]
+    switches: tuple[Switch, ...]
+    links: tuple[Link, ...]
+
+    @cached_property
+    def nodes(self) -> dict[str, Server | Switch]:
+        """Servers and switches by name."""
+        return {node.name: node for node in (*self.servers, *self.switches)}
+
+    @cached_property
+    def links_by_port(self) -> dict[tuple[str, int], Link]:
+        """The cable that is plugged into (node, port index)."""
+        return {(end.node, end.index): link for link in self.links for end in (link.a, link.b)}
+
+    def peer(self, port: Port) -> Port:
+        """The port at the other end of this port's cable."""
+        link = self.links_by_port[port.node, port.index]
+        return link.b if link.a == port else link.a

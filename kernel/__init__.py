@@ -1,0 +1,1 @@
+"""Programs that run inside the kernel: C sources, compiled at run time by bcc."""

@@ -1,0 +1,1 @@
+"""Many nodes: the command line, the lab, jobs and reports."""

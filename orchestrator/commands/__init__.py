@@ -1,0 +1,1 @@
+"""The commands of `hipsnet`, grouped by what they are about."""
