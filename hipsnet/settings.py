@@ -1,0 +1,180 @@
+"""What one process of a job has to know: its settings, and the environment variables that carry them.
+
+`VARIABLES` is the only place where a setting, its variable and its flag of `hipsnet run` meet.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hipsnet.errors import InputError
+
+ALGORITHMS = ("hips", "ring", "mesh", "ps")
+EXCHANGES = ("mesh", "ring", "ps")
+TRANSPORTS = ("tcp",)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a value is written: `parse` reads the text (ValueError if it cannot), `show` writes it."""
+
+    allowed: str
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One row: the field of `Settings`, the variable that carries it, and the flag of `hipsnet run`, if any."""
+
+    field: str
+    name: str
+    kind: Kind
+    flag: str | None = None
+
+
+def _text(pattern: str, allowed: str) -> Kind:
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(text)
+        return text
+
+    return Kind(allowed, parse)
+
+
+def _choice(values: tuple[str, ...]) -> Kind:
+    return _text("|".join(values), ", ".join(values))
+
+
+def _choices(values: tuple[str, ...]) -> Kind:
+    def parse(text: str) -> tuple[str, ...]:
+        found = tuple(text.split(",")) if text else ()
+        if not set(found) <= set(values):
+            raise ValueError(text)
+        return found
+
+    return Kind(f"{', '.join(values)}; or one for each level, divided by commas", parse, ",".join)
+
+
+def _whole(low: int, high: int, unit: str = "") -> Kind:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return Kind(f"a whole number{unit}, {low} to {high}", parse)
+
+
+def _seconds() -> Kind:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (math.isfinite(value) and 0 < value <= 86400):
+            raise ValueError(text)
+        return value
+
+    return Kind("seconds, above 0 and up to 86400", parse, lambda value: f"{value:g}")
+
+
+def _switch() -> Kind:
+    words = {"0": False, "1": True}
+
+    def parse(text: str) -> bool:
+        if text not in words:
+            raise ValueError(text)
+        return words[text]
+
+    return Kind("0, 1", parse, lambda value: "1" if value is True else "0" if value is False else str(value))
+
+
+VARIABLES = (
+    Variable("rank", "RANK", _whole(0, 2**31 - 1)),
+    Variable("world_size", "WORLD_SIZE", _whole(1, 2**31 - 1)),
+    Variable("topology", "HIPSNET_TOPOLOGY", _text(r"[^\0]+", "the path of the topology file")),
+    Variable("algorithm", "HIPSNET_ALGORITHM", _choice(ALGORITHMS), "--algorithm"),
+    Variable("exchange", "HIPSNET_EXCHANGE", _choices(EXCHANGES), "--exchange"),
+    Variable("one_way", "HIPSNET_ONE_WAY", _switch(), "--one-way"),
+    Variable("servers", "HIPSNET_SERVERS", _whole(1, 2**31 - 1), "--servers"),
+    Variable("transport", "HIPSNET_TRANSPORT", _choice(TRANSPORTS), "--transport"),
+    Variable("port", "HIPSNET_PORT", _whole(1, 65535), "--port"),
+    Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters")),
+    Variable("timeout_s", "HIPSNET_TIMEOUT", _seconds(), "--timeout"),
+    Variable("warn_s", "HIPSNET_WARN", _seconds(), "--warn"),
+    Variable("chunk_bytes", "HIPSNET_CHUNK", _whole(4096, 2**26, " of bytes"), "--chunk"),
+    Variable(
+        "congestion",
+        "HIPSNET_CONGESTION",
+        _text("[a-z][a-z0-9_]{0,14}", "a name out of /proc/sys/net/ipv4/tcp_available_congestion_control"),
+        "--congestion",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The place of one process in its job, and how the engine synchronizes.
+
+    `exchange` is hips' exchange inside a level: empty for the fabric's default (mesh on BCube, ring on Torus),
+    one name for all levels, or one for each level. `one_way` uses each torus ring in one direction only.
+    `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every port address. `token`
+    is the job's secret: connections without it are refused. A silent peer is warned of after `warn_s` and given
+    up after `timeout_s`, both in seconds. Raises InputError where a value is not allowed.
+    """
+
+    rank: int
+    world_size: int
+    topology: str
+    algorithm: str = "hips"
+    exchange: tuple[str, ...] = ()
+    one_way: bool = False
+    servers: int = 1
+    transport: str = "tcp"
+    port: int = 29472
+    token: str = ""
+    timeout_s: float = 10.0
+    warn_s: float = 5.0
+    chunk_bytes: int = 256 * 1024
+    congestion: str = "cubic"
+
+    def __post_init__(self) -> None:
+        # A value is allowed when the text that stands for it can be read back.
+        for variable, text in zip(VARIABLES, self.to_environment().values(), strict=True):
+            _parse(variable, text)
+        if self.rank >= self.world_size:
+            raise InputError(
+                f"RANK: found {self.rank}; allowed: 0 to {self.world_size - 1} (WORLD_SIZE is {self.world_size})"
+            )
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ, **given: Any) -> Settings:
+        """Read the settings from `environ`; `given` fields (not None) go before it.
+
+        Raises InputError naming the variable, what was found and what is allowed.
+        """
+        values = {field: value for field, value in given.items() if value is not None}
+        for variable in VARIABLES:
+            if variable.field not in values and variable.name in environ:
+                values[variable.field] = _parse(variable, environ[variable.name])
+        for variable in VARIABLES[:3]:
+            if variable.field not in values:
+                raise InputError(
+                    f"{variable.name} is not set; wanted: {variable.kind.allowed}. "
+                    "Start the program by `hipsnet run topology.yaml -- program`, which sets it"
+                )
+        return cls(**values)
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables that carry these settings to a process."""
+        return {variable.name: variable.kind.show(getattr(self, variable.field)) for variable in VARIABLES}
+
+
+def _parse(variable: Variable, text: str) -> Any:
+    try:
+        return variable.kind.parse(text)
+    except ValueError:
+        raise InputError(f"{variable.name}: found {text!r}; allowed: {variable.kind.allowed}") from None
