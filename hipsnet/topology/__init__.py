@@ -1,1 +1,25 @@
 """Topology: what a network looks like, as pure data and mathematics."""
+
+from hipsnet.topology.building import build, find_server
+from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server, Switch
+from hipsnet.topology.loading import parse
+from hipsnet.topology.routing import paths, routes
+from hipsnet.topology.schema import Topology
+
+__all__ = [
+    "Fabric",
+    "Hop",
+    "Link",
+    "NextHop",
+    "Path",
+    "Port",
+    "Route",
+    "Server",
+    "Switch",
+    "Topology",
+    "build",
+    "find_server",
+    "parse",
+    "paths",
+    "routes",
+]

@@ -103,11 +103,17 @@ class Path:
 
 @dataclass(frozen=True)
 class Fabric:
-    """A whole network, built by `hipsnet.topology.build`; pure data."""
+    """A whole network, built by `hipsnet.topology.build`; pure data.
+
+    `sides` are the values that each digit of a server takes, digit 0 first. `subnets` are the /16s of the port
+    addresses, one per level; `identities` is the prefix of the servers' own addresses.
+    """
 
     name: str
     kind: Kind
     sides: tuple[int, ...]
+    subnets: tuple[IPv4Network, ...]
+    identities: IPv4Network
     servers: tuple[Server, ...]
     switches: tuple[Switch, ...]
     links: tuple[Link, ...]

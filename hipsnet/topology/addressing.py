@@ -1,0 +1,119 @@
+"""How digits become addresses: each digit takes its own bits, so that a prefix names leading digits.
+
+That makes correcting one digit after the other a longest-prefix match: at a node, the longest prefix of the
+destination that a route names ends at the first digit that is still wrong, and the route leads to the neighbour
+in which that digit is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from hipsnet.topology.fabric import NextHop, Route
+from hipsnet.topology.schema import Topology
+
+SUBNET_BITS = 16
+
+
+def bits(values: int) -> int:
+    """Bits that hold the numbers 0 .. values - 1."""
+    return (values - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Addresses out of `base`: digits with `sizes` values each, the most significant first, then `tail` bits."""
+
+    base: IPv4Network
+    sizes: tuple[int, ...]
+    tail: int = 0
+
+    @property
+    def width(self) -> int:
+        """Bits in use, at the right end of the address."""
+        return sum(map(bits, self.sizes)) + self.tail
+
+    def address(self, digits: Sequence[int], tail: int = 0) -> IPv4Address:
+        """Return the address of all the digits."""
+        return IPv4Address(self._value(digits) | tail)
+
+    def prefix(self, digits: Sequence[int]) -> IPv4Network:
+        """Return the prefix of every address that begins with these digits."""
+        length = 32 - self.width + sum(bits(size) for size in self.sizes[: len(digits)])
+        return IPv4Network((self._value(digits), length))
+
+    def _value(self, digits: Sequence[int]) -> int:
+        value, shift = int(self.base.network_address), self.width
+        for digit, size in zip(digits, self.sizes, strict=False):
+            shift -= bits(size)
+            value |= digit << shift
+        return value
+
+
+def correcting_routes(plan: Plan, own: Sequence[int], step: Callable[[int, int], NextHop]) -> Iterator[Route]:
+    """Yield the routes that correct the plan's digits in order at a node whose digits are `own`.
+
+    `step(position, value)` is the next hop towards the nodes with `value` in the digit at that position.
+    """
+    for position, size in enumerate(plan.sizes[: len(own)]):
+        for value in range(size):
+            if value != own[position]:
+                yield Route(plan.prefix((*own[:position], value)), (step(position, value),))
+
+
+def digits_of(rank: int, sides: Sequence[int]) -> tuple[int, ...]:
+    """Return the rank's digits, digit 0 (the least significant) first."""
+    digits = []
+    for side in sides:
+        rank, digit = divmod(rank, side)
+        digits.append(digit)
+    return tuple(digits)
+
+
+def rank_of(digits: Sequence[int], sides: Sequence[int]) -> int:
+    """Return the rank of these digits, digit 0 first."""
+    rank = 0
+    for digit, side in zip(reversed(digits), reversed(sides), strict=True):
+        rank = rank * side + digit
+    return rank
+
+
+def digits_text(digits: Sequence[int], sides: Sequence[int]) -> str:
+    """Write digits as names do: the highest first, all of one width."""
+    return "".join(
+        f"{digit:0{len(str(side - 1))}d}"
+        for digit, side in zip(reversed(digits), reversed(sides), strict=True)
+    )
+
+
+def server_name(digits: Sequence[int], sides: Sequence[int]) -> str:
+    """Return a server's name."""
+    return "s" + digits_text(digits, sides)
+
+
+def subnets(topology: Topology, levels: int) -> tuple[IPv4Network, ...]:
+    """Return the port addresses' prefix of each level."""
+    return tuple(itertools.islice(topology.addresses.ports.subnets(new_prefix=SUBNET_BITS), levels))
+
+
+def mac_source(topology: Topology) -> Callable[[str, int], str]:
+    """Return the function that gives the port (node, index) its MAC address; call it once per port, in order.
+
+    02:48 marks an address as locally administered by hipsnet; 16 bits of a hash of the fabric's name keep
+    fabrics apart, 16 bits number the ports. A MAC that the file gives wins.
+    """
+    running = itertools.count()
+    mark = bytes((0x02, 0x48)) + hashlib.sha256(topology.name.encode()).digest()[:2]
+    hosts = {} if topology.nodes == "lab" else topology.nodes
+
+    def mac(node: str, index: int) -> str:
+        number = next(running)
+        if node in hosts and (given := hosts[node].ports[index].mac):
+            return given
+        return (mark + number.to_bytes(2, "big")).hex(":")
+
+    return mac

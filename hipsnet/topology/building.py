@@ -1,0 +1,35 @@
+"""From a topology to its fabric, and from a fabric to its servers by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from hipsnet.errors import InputError
+from hipsnet.topology import bcube, fattree, torus
+from hipsnet.topology.fabric import Fabric, Server
+from hipsnet.topology.schema import BCube, Topology, Torus
+
+
+def build(topology: Topology) -> Fabric:
+    """Return the fabric of a topology that `parse` has accepted."""
+    shape = topology.fabric
+    if isinstance(shape, BCube):
+        return bcube.build(topology, shape)
+    if isinstance(shape, Torus):
+        return torus.build(topology, shape)
+    return fattree.build(topology, shape)
+
+
+def find_server(fabric: Fabric, text: str) -> Server:
+    """Return the server called `text`, with or without its leading `s`; InputError lists what there is."""
+    for name in (text, f"s{text}"):
+        node = fabric.nodes.get(name)
+        if isinstance(node, Server):
+            return node
+    names = [server.name for server in fabric.servers]
+    shown = names if len(names) <= 16 else [*names[:8], "...", *names[-2:]]
+    near = difflib.get_close_matches(text, names, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise InputError(
+        f"no server {text!r} in {fabric.name}: wanted one of its {len(names)} servers, {', '.join(shown)}{hint}"
+    )

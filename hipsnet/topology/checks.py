@@ -1,0 +1,95 @@
+"""What a topology file must satisfy beyond the types of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hipsnet.topology import limits, quantities
+from hipsnet.topology.addressing import digits_of, server_name
+from hipsnet.topology.document import Keys
+from hipsnet.topology.schema import BCube, Host, Topology, Torus
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong at a key: what was found there and what is allowed."""
+
+    keys: Keys
+    found: str
+    allowed: str
+    nearest: str | None = None
+
+
+def findings(topology: Topology) -> Iterator[Finding]:
+    """Yield everything that is wrong with the topology, in the order of the schema."""
+    shape, addresses = topology.fabric, topology.addresses
+    if reason := limits.misfit(shape, addresses):
+        yield Finding(("fabric",), reason, limits.nearest_fit(shape, addresses))
+    elif reason := limits.misplaced(shape, addresses):
+        wanted = f"a ports prefix with {limits.levels(shape)} /16s that do not overlap identity"
+        yield Finding(("addresses",), reason, wanted)
+    elif topology.nodes != "lab":
+        yield from _nodes(topology, topology.nodes)
+    yield from _thresholds(topology)
+
+
+def _servers(shape: limits.Shape) -> tuple[list[str], int]:
+    """Return the names of the servers and the number of ports that each has."""
+    if isinstance(shape, BCube):
+        sides, ports = (shape.n,) * shape.levels, shape.levels
+    elif isinstance(shape, Torus):
+        sides, ports = shape.sides, sum(2 if side > 2 else 1 for side in shape.sides)
+    else:
+        sides, ports = (shape.servers,), shape.nics
+    count = 1
+    for side in sides:
+        count *= side
+    return [server_name(digits_of(rank, sides), sides) for rank in range(count)], ports
+
+
+def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
+    """Every server and every port has to be there, once."""
+    names, ports = _servers(topology.fabric)
+    macs: dict[str, str] = {}
+    interfaces: dict[tuple[str, str], str] = {}
+    for name, host in nodes.items():
+        if name not in names:
+            yield Finding(("nodes", name), "a server that the fabric has not", f"{names[0]} to {names[-1]}")
+            continue
+        if len(host.ports) != ports:
+            yield Finding(
+                ("nodes", name, "ports"), f"{len(host.ports)} ports", f"{ports}, one per port of {name}"
+            )
+        for index, port in enumerate(host.ports):
+            here: Keys = ("nodes", name, "ports", index)
+            if (
+                port.mac
+                and (first := macs.setdefault(port.mac, f"{name} port {index}")) != f"{name} port {index}"
+            ):
+                yield Finding((*here, "mac"), f"{port.mac}, which {first} has", "another MAC address")
+            place = (host.host or name, port.interface)
+            if (first := interfaces.setdefault(place, f"{name} port {index}")) != f"{name} port {index}":
+                yield Finding(
+                    (*here, "interface"), f"{port.interface}, which {first} has", "another interface"
+                )
+    if missing := [name for name in names if name not in nodes]:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        yield Finding(("nodes",), f"nothing for {shown}", f"all of the {len(names)} servers, or `lab`")
+
+
+def _thresholds(topology: Topology) -> Iterator[Finding]:
+    """Marking begins below where it is full; XOFF lies above XON; RoCE's priority is a lossless one."""
+    ecn = topology.roce.ecn
+    if quantities.parse_size(ecn.kmin) > quantities.parse_size(ecn.kmax):
+        yield Finding(("roce", "ecn", "kmin"), ecn.kmin, f"at most kmax, {ecn.kmax}")
+    pfc = topology.pfc
+    if pfc is None:
+        return
+    if len(set(pfc.priorities)) != len(pfc.priorities):
+        yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), "every priority once")
+    if topology.roce.priority not in pfc.priorities:
+        wanted = f"a list that holds roce.priority, {topology.roce.priority}"
+        yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), wanted)
+    if pfc.xon and pfc.xoff and quantities.parse_size(pfc.xon) > quantities.parse_size(pfc.xoff):
+        yield Finding(("pfc", "xon"), pfc.xon, f"at most xoff, {pfc.xoff}")

@@ -1,0 +1,47 @@
+"""Routes and paths of any fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hipsnet.errors import InputError
+from hipsnet.topology import bcube, fattree_routing, torus
+from hipsnet.topology.building import find_server
+from hipsnet.topology.fabric import Fabric, Path, Route, Server
+
+
+def routes(fabric: Fabric, node_name: str) -> tuple[Route, ...]:
+    """Return a node's forwarding table, the shortest prefixes first; its connected subnets are left out.
+
+    A layer-2 switch has none. InputError when there is no such node.
+    """
+    node = fabric.nodes.get(node_name)
+    if node is None:
+        node = find_server(fabric, node_name)
+    if not isinstance(node, Server) and node.routes_at == "l2":
+        return ()
+    return tuple(sorted(_routes(fabric, node), key=lambda route: (route.prefix.prefixlen, route.prefix)))
+
+
+def _routes(fabric: Fabric, node: object) -> Iterator[Route]:
+    if fabric.kind == "fattree":
+        return fattree_routing.routes(fabric, node)
+    module = bcube if fabric.kind == "bcube" else torus
+    return module.routes(fabric, node)
+
+
+def paths(fabric: Fabric, src_name: str, dst_name: str) -> tuple[Path, ...]:
+    """Return the disjoint paths between two servers, the shortest first.
+
+    BCube: k node-disjoint paths; torus: at least as many as dimensions, up to one per port; Fat-Tree: one per NIC.
+    A path's `destination` makes every node behind the first hop forward along it; the first hop is the source's
+    own choice of a port. InputError when a name is unknown or both are the same server.
+    """
+    source, target = find_server(fabric, src_name), find_server(fabric, dst_name)
+    if source is target:
+        raise InputError(f"no path from {source.name} to itself: wanted two different servers")
+    if fabric.kind == "fattree":
+        found = fattree_routing.paths(fabric, source, target)
+    else:
+        found = (bcube if fabric.kind == "bcube" else torus).paths(fabric, source, target)
+    return tuple(sorted(found, key=lambda path: len(path.hops)))

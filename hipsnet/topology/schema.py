@@ -1,0 +1,216 @@
+"""The topology file's typed, versioned schema."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from hipsnet.topology import quantities
+
+
+class Section(BaseModel):
+    """A mapping of the file: no unknown keys, no silent conversions, frozen once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def _checked(parse: Any) -> AfterValidator:
+    """Keep the text as it was written, once `parse` has understood it."""
+
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(check)
+
+
+Rate = Annotated[
+    str,
+    Field(pattern=quantities.RATE_PATTERN, examples=["500Mbit/s", "10Gbit/s", "unlimited"]),
+    _checked(quantities.parse_rate),
+]
+Delay = Annotated[
+    str,
+    Field(pattern=quantities.DELAY_PATTERN, examples=["0us", "50us", "1.5ms"]),
+    _checked(quantities.parse_delay),
+]
+Size = Annotated[
+    str,
+    Field(pattern=quantities.SIZE_PATTERN, examples=["9216B", "64KiB", "1.5MiB"]),
+    _checked(quantities.parse_size),
+]
+Priority = Annotated[int, Field(ge=0, le=7)]
+
+
+class BCube(Section):
+    """BCube(n, levels): n^levels servers with one port per level, n-port switches in each level."""
+
+    kind: Literal["bcube"]
+    n: int = Field(ge=2, le=1024, description="ports of every switch = servers in every group")
+    levels: int = Field(ge=1, le=16, description="levels of switches = ports of every server")
+
+
+class Torus(Section):
+    """A torus of any number of dimensions: servers on rings, no switches."""
+
+    kind: Literal["torus"]
+    sides: tuple[Annotated[int, Field(ge=2, le=1024)], ...] = Field(
+        min_length=1,
+        max_length=15,
+        description="servers along each dimension, dimension 0 first; along a side of 2 there is one cable",
+    )
+
+
+class FatTree(Section):
+    """A three-layer Fat-Tree of k-port switches that route."""
+
+    kind: Literal["fattree"]
+    servers: int = Field(ge=2, le=8192, description="number of servers")
+    nics: int = Field(default=1, ge=1, le=16, description="ports of every server")
+    k: Annotated[int, Field(ge=2, le=32, multiple_of=2)] | None = Field(
+        default=None, description="ports of every switch; the smallest that fits unless given"
+    )
+
+    @property
+    def ports_per_switch(self) -> int:
+        """The given k, or the smallest even one whose k^3/4 host slots hold every NIC."""
+        if self.k is not None:
+            return self.k
+        return next(k for k in range(2, 1 << 16, 2) if k**3 // 4 >= self.servers * self.nics)
+
+
+class Cable(Section):
+    """What every cable of the fabric is like."""
+
+    rate: Rate = Field(default="500Mbit/s", description="rate of a port in each direction")
+    mtu: int = Field(default=9000, ge=1280, le=9000, description="largest IP packet in bytes")
+    delay: Delay = Field(default="0us", description="one-way delay that is added to a cable")
+
+    @property
+    def rate_bps(self) -> int | None:
+        """Rate in bit/s; None is unlimited."""
+        return quantities.parse_rate(self.rate)
+
+    @property
+    def delay_us(self) -> int:
+        """One-way delay in microseconds."""
+        return quantities.parse_delay(self.delay)
+
+
+class Addresses(Section):
+    """The base prefixes of what the fabric numbers."""
+
+    ports: IPv4Network = Field(
+        default=IPv4Network("10.0.0.0/8"),
+        description="port addresses: one /16 per level (dimension, layer)",
+        examples=["10.0.0.0/8", "172.16.0.0/12"],
+    )
+    identity: IPv4Network = Field(
+        default=IPv4Network("10.255.0.0/16"),
+        description="one /32 per server, on its loopback",
+        examples=["10.255.0.0/16", "192.168.0.0/16"],
+    )
+
+
+class Ecn(Section):
+    """Where switch queues begin to mark packets."""
+
+    enabled: bool = True
+    kmin: Size = Field(default="100KiB", description="queue length at which marking begins")
+    kmax: Size = Field(default="400KiB", description="queue length from which every packet is marked")
+    pmax: float = Field(default=0.2, gt=0, le=1, description="share of packets marked just below kmax")
+
+
+class Roce(Section):
+    """How RoCE traffic is marked."""
+
+    priority: Priority = Field(default=3, description="802.1p priority of RoCE traffic")
+    dscp: int = Field(default=26, ge=0, le=63, description="DSCP of RoCE packets")
+    ecn: Ecn = Ecn()
+
+
+class Watchdog(Section):
+    """When a port that is paused for ever is cut loose."""
+
+    detect_ms: int = Field(default=200, ge=100, le=5000, description="paused without a packet sent, ms")
+    restore_ms: int = Field(default=200, ge=100, le=60000, description="quiet time before it is restored, ms")
+    action: Literal["drop", "forward", "alert"] = "drop"
+
+
+class Pfc(Section):
+    """Priority flow control (IEEE 802.1Qbb): which priorities are lossless, and their thresholds."""
+
+    priorities: tuple[Priority, ...] = Field(default=(3,), min_length=1, max_length=8)
+    routes: Literal["neighbours", "fixed", "disjoint"] = Field(
+        default="neighbours",
+        description="what lossless traffic may use: one hop only (HiPS itself), the identity routes, every path",
+    )
+    cable_m: float = Field(
+        default=3, ge=0, le=100_000, description="cable length in metres, for the headroom"
+    )
+    xoff: Size | None = Field(default=None, description="queue length that sends XOFF; derived unless given")
+    xon: Size | None = Field(default=None, description="queue length that sends XON; derived unless given")
+    headroom: Size | None = Field(default=None, description="room above XOFF; derived unless given")
+    alpha: float = Field(
+        default=1, gt=0, le=128, description="share of the free shared buffer that one queue may take"
+    )
+    watchdog: Watchdog = Watchdog()
+
+
+class HostPort(Section):
+    """The network interface that plays one port of a server."""
+
+    interface: str = Field(
+        pattern=r"^[^\s/:]{1,15}$", description="interface name", examples=["eth1", "enp65s0f0np0"]
+    )
+    mac: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$",
+        description="unicast MAC address in lower case; set to hipsnet's own unless given",
+        examples=["02:00:00:aa:bb:01"],
+    )
+
+
+class Host(Section):
+    """The machine that plays one server."""
+
+    host: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9.:_-]{1,253}$", description="host name", examples=["node7.cluster"]
+    )
+    ports: tuple[HostPort, ...] = Field(min_length=1, description="interfaces in order of the server's ports")
+
+
+def _where(nodes: Any) -> str:
+    return "hosts" if isinstance(nodes, dict) else "lab"
+
+
+Nodes = Annotated[
+    Annotated[Literal["lab"], Tag("lab")] | Annotated[dict[str, Host], Tag("hosts")],
+    Discriminator(_where),
+]
+
+
+class Lab(Section):
+    """What the one-machine lab is made of."""
+
+    switch: Literal["bridge"] = Field(default="bridge", description="what plays a layer-2 switch")
+
+
+class Topology(Section):
+    """A whole topology file."""
+
+    version: Literal[1] = Field(description="version of this schema")
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9-]{0,15}$",
+        description="name of the fabric; marks everything that is made for it",
+        examples=["demo", "rack-7"],
+    )
+    fabric: Annotated[BCube | Torus | FatTree, Field(discriminator="kind")]
+    link: Cable = Cable()
+    addresses: Addresses = Addresses()
+    roce: Roce = Roce()
+    pfc: Pfc | None = Field(default=None, description="lossless priorities; left out: all traffic is lossy")
+    nodes: Nodes = Field(default="lab", description="`lab`, or for every server the machine that plays it")
+    lab: Lab = Lab()

@@ -1,0 +1,178 @@
+"""A torus of any number of dimensions: servers on rings, every cable between two servers.
+
+Along a side of 2 the two neighbours are one, so one cable joins them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from hipsnet.topology import addressing, schema
+from hipsnet.topology.addressing import Plan
+from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server
+
+LOWER, UPPER = 0, 1  # the ends of a cable: the + port of one server, the - port of its successor
+
+
+def order(dimension: int, dimensions: int) -> tuple[int, ...]:
+    """Return the digits that the address of a cable along `dimension` names, in order: l+1, l+2, ..., l."""
+    return tuple((dimension + step) % dimensions for step in range(1, dimensions + 1))
+
+
+def port_plan(subnet: IPv4Network, sides: tuple[int, ...], dimension: int) -> Plan:
+    """Port addresses of one dimension: the digits of the cable's lower end, then which end."""
+    return Plan(subnet, tuple(sides[d] for d in order(dimension, len(sides))), 1)
+
+
+def identity_plan(prefix: IPv4Network, sides: tuple[int, ...]) -> Plan:
+    """Identities: the digits d-1, ..., 0."""
+    return Plan(prefix, sides[::-1])
+
+
+def directions(side: int) -> tuple[int, ...]:
+    """Return the ways along a dimension, in order of a server's ports."""
+    return (1, -1) if side > 2 else (0,)
+
+
+def build(topology: schema.Topology, shape: schema.Torus) -> Fabric:
+    """Return the fabric; a server's ports are, for each dimension, the + port then the - port."""
+    sides = shape.sides
+    subnets = addressing.subnets(topology, len(sides))
+    mac = addressing.mac_source(topology)
+    identities = identity_plan(topology.addresses.identity, sides)
+    servers = []
+    for rank in range(math.prod(sides)):
+        digits = addressing.digits_of(rank, sides)
+        name = addressing.server_name(digits, sides)
+        ways = [(dimension, way) for dimension, side in enumerate(sides) for way in directions(side)]
+        ports = tuple(
+            Port(
+                name,
+                index,
+                dimension,
+                mac(name, index),
+                _address(subnets, sides, digits, dimension, way),
+                way,
+            )
+            for index, (dimension, way) in enumerate(ways)
+        )
+        servers.append(Server(rank, name, digits, identities.address(digits[::-1]), ports))
+    fabric = Fabric(
+        topology.name, "torus", sides, subnets, topology.addresses.identity, tuple(servers), (), ()
+    )
+    return Fabric(**{**vars(fabric), "links": tuple(_links(fabric))})
+
+
+def _address(
+    subnets: tuple[IPv4Network, ...],
+    sides: tuple[int, ...],
+    digits: tuple[int, ...],
+    dimension: int,
+    way: int,
+) -> IPv4Interface:
+    end = digits[dimension] if way == 0 else LOWER if way == 1 else UPPER
+    lower = list(digits)
+    lower[dimension] = (digits[dimension] - end) % sides[dimension]
+    plan = port_plan(subnets[dimension], sides, dimension)
+    return IPv4Interface((plan.address([lower[d] for d in order(dimension, len(sides))], end), 31))
+
+
+def _links(fabric: Fabric) -> Iterator[Link]:
+    for server in fabric.servers:
+        for port in server.ports:
+            if port.direction == 1 or (port.direction == 0 and server.digits[port.level] == 0):
+                there = neighbour(fabric, server, port)
+                yield Link(port, port_of(fabric, there, port.level, -port.direction))
+
+
+def port_of(fabric: Fabric, server: Server, dimension: int, way: int) -> Port:
+    """Return the server's port along a dimension; where there is but one, that."""
+    before = sum(len(directions(side)) for side in fabric.sides[:dimension])
+    return server.ports[before + directions(fabric.sides[dimension]).index(way)]
+
+
+def neighbour(fabric: Fabric, server: Server, port: Port) -> Server:
+    """Return the server at the other end of a port's cable."""
+    side = fabric.sides[port.level]
+    digit = server.digits[port.level]
+    there = (digit + (port.direction or 1)) % side
+    return fabric.servers[server.rank + (there - digit) * math.prod(fabric.sides[: port.level])]
+
+
+def shorter(here: int, there: int, side: int) -> int:
+    """Return the direction of the shorter way round from digit `here` to another; a tie goes +."""
+    if side == 2:
+        return 0
+    return 1 if 2 * ((there - here) % side) <= side else -1
+
+
+def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
+    """Yield dimension-order routes: a cable's own dimension comes last, the identities' highest comes first."""
+    sides = fabric.sides
+
+    def towards(dimension: int, value: int) -> NextHop:
+        port = port_of(fabric, server, dimension, shorter(server.digits[dimension], value, sides[dimension]))
+        peer = fabric.peer(port)
+        assert peer.address is not None
+        return NextHop(port.index, peer.address.ip, peer.mac)
+
+    for dimension, subnet in enumerate(fabric.subnets):
+        plan, digits = port_plan(subnet, sides, dimension), order(dimension, len(sides))
+        own = [server.digits[d] for d in digits]
+        yield from addressing.correcting_routes(
+            plan, own[:-1], lambda position, value, digits=digits: towards(digits[position], value)
+        )
+        # The two ends of a cable along the last dimension are two servers, and the ways to them may part.
+        for lower in range(sides[dimension]) if sides[dimension] > 2 else ():
+            if lower not in (own[-1], (own[-1] - 1) % sides[dimension]):
+                for end in (LOWER, UPPER):
+                    target = (lower + end) % sides[dimension]
+                    prefix = IPv4Network(plan.address([*own[:-1], lower], end))
+                    yield Route(prefix, (towards(dimension, target),))
+    plan = identity_plan(fabric.identities, sides)
+    top = len(sides) - 1
+    yield from addressing.correcting_routes(
+        plan, server.digits[::-1], lambda position, value: towards(top - position, value)
+    )
+
+
+def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
+    """Yield node-disjoint paths: at least one for each dimension, up to one for each port.
+
+    A dimension that differs gives the path that begins with it and goes on in rotated order. A neighbour at which
+    no such path begins gives one more, which corrects that dimension last, unless the way on from there leads
+    back through the source.
+    """
+    dimensions = len(fabric.sides)
+    for port in source.ports:
+        here, there = source.digits[port.level], target.digits[port.level]
+        aside = neighbour(fabric, source, port)
+        if here != there and port.direction == shorter(here, there, fabric.sides[port.level]):
+            last = (port.level - 1) % dimensions
+        elif here == there or port.direction == shorter(
+            aside.digits[port.level], there, fabric.sides[port.level]
+        ):
+            last = port.level
+        else:
+            continue
+        hops = [Hop(port, fabric.peer(port)), *_walk(fabric, aside, target, order(last, dimensions))]
+        yield Path(source.name, target.name, tuple(hops), _arrival(fabric, target, hops[-1].receiver, last))
+
+
+def _walk(fabric: Fabric, here: Server, target: Server, dimensions: tuple[int, ...]) -> Iterator[Hop]:
+    for dimension in dimensions:
+        while here.digits[dimension] != target.digits[dimension]:
+            way = shorter(here.digits[dimension], target.digits[dimension], fabric.sides[dimension])
+            port = port_of(fabric, here, dimension, way)
+            yield Hop(port, fabric.peer(port))
+            here = neighbour(fabric, here, port)
+
+
+def _arrival(fabric: Fabric, target: Server, port: Port, dimension: int) -> IPv4Address:
+    """Return the target's address along a dimension; that of the port by which the path comes in, if it can be."""
+    if port.level != dimension:
+        port = port_of(fabric, target, dimension, directions(fabric.sides[dimension])[0])
+    assert port.address is not None
+    return port.address.ip
