@@ -9,7 +9,7 @@ from hipsnet.topology import Fabric, Topology, build, parse
 
 
 def load(path: Path | str) -> tuple[Topology, Fabric]:
-    """Return a file's topology and its fabric; InputError when it cannot be read, TopologyError when it is wrong."""
+    """Return a file's topology and fabric; InputError: it cannot be read, TopologyError: it is wrong."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")

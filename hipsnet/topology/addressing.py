@@ -1,8 +1,8 @@
 """How digits become addresses: each digit takes its own bits, so that a prefix names leading digits.
 
 That makes correcting one digit after the other a longest-prefix match: at a node, the longest prefix of the
-destination that a route names ends at the first digit that is still wrong, and the route leads to the neighbour
-in which that digit is right.
+destination that a route names ends at the first digit that is still wrong, and the route leads to the
+neighbour in which that digit is right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def bits(values: int) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Addresses out of `base`: digits with `sizes` values each, the most significant first, then `tail` bits."""
+    """Addresses out of `base`: digits of `sizes` values, the most significant first, then `tail` bits."""
 
     base: IPv4Network
     sizes: tuple[int, ...]
@@ -54,15 +54,18 @@ class Plan:
         return value
 
 
-def correcting_routes(plan: Plan, own: Sequence[int], step: Callable[[int, int], NextHop]) -> Iterator[Route]:
-    """Yield the routes that correct the plan's digits in order at a node whose digits are `own`.
+def correcting_routes(
+    plan: Plan, order: Sequence[int], own: Sequence[int], step: Callable[[int, int], NextHop]
+) -> Iterator[Route]:
+    """Yield the routes that correct the plan's digits, which are `order`, at a node whose digits are `own`.
 
-    `step(position, value)` is the next hop towards the nodes with `value` in the digit at that position.
+    `step(digit, value)` is the next hop towards the nodes that have `value` in this digit.
     """
-    for position, size in enumerate(plan.sizes[: len(own)]):
-        for value in range(size):
-            if value != own[position]:
-                yield Route(plan.prefix((*own[:position], value)), (step(position, value),))
+    for position, digit in enumerate(order):
+        right = [own[before] for before in order[:position]]
+        for value in range(plan.sizes[position]):
+            if value != own[digit]:
+                yield Route(plan.prefix([*right, value]), (step(digit, value),))
 
 
 def digits_of(rank: int, sides: Sequence[int]) -> tuple[int, ...]:

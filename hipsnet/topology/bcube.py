@@ -6,6 +6,7 @@ neighbours are those whose digits differ from its own in digit l alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
@@ -15,8 +16,13 @@ from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Rout
 
 
 def order(level: int, levels: int) -> tuple[int, ...]:
-    """Return the digits that the address of a level-`level` port names, in order: l-1, l-2, ..., l+1 (mod k)."""
+    """Return the digits that a port address of `level` names, in order: l-1, l-2, ..., l+1 (mod k)."""
     return tuple((level - step) % levels for step in range(1, levels))
+
+
+def identity_order(levels: int) -> tuple[int, ...]:
+    """Return the digits that an identity names, in order: k-1, ..., 0."""
+    return tuple(reversed(range(levels)))
 
 
 def port_plan(subnet: IPv4Network, n: int, levels: int) -> Plan:
@@ -30,7 +36,7 @@ def identity_plan(prefix: IPv4Network, n: int, levels: int) -> Plan:
 
 
 def build(topology: schema.Topology, shape: schema.BCube) -> Fabric:
-    """Return the fabric: server port l has index l; port i of a switch leads to the server with digit a_l = i."""
+    """Return the fabric: a server's port l is in level l, a switch's port i leads to digit a_l = i."""
     sides = (shape.n,) * shape.levels
     subnets = addressing.subnets(topology, shape.levels)
     mac = addressing.mac_source(topology)
@@ -86,33 +92,31 @@ def _server(
 
 def neighbour(fabric: Fabric, server: Server, level: int, digit: int) -> Server:
     """Return the server that differs from this one in digit `level` alone, which is `digit`."""
-    return fabric.servers[server.rank + (digit - server.digits[level]) * fabric.sides[0] ** level]
+    return fabric.servers[server.rank + (digit - server.digits[level]) * math.prod(fabric.sides[:level])]
 
 
 def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
     """Yield digit correction's routes: for each level (k-1)(n-1), for the identities k(n-1)."""
     n, levels = fabric.sides[0], len(fabric.sides)
-    plans = [
-        (port_plan(subnet, n, levels), order(level, levels)) for level, subnet in enumerate(fabric.subnets)
-    ]
-    plans.append((identity_plan(fabric.identities, n, levels), tuple(reversed(range(levels)))))
-    for plan, digits in plans:
 
-        def step(position: int, value: int, digits: tuple[int, ...] = digits) -> NextHop:
-            level = digits[position]
-            port = neighbour(fabric, server, level, value).ports[level]
-            assert port.address is not None
-            return NextHop(level, port.address.ip, port.mac)
+    def step(level: int, digit: int) -> NextHop:
+        port = neighbour(fabric, server, level, digit).ports[level]
+        assert port.address is not None
+        return NextHop(level, port.address.ip, port.mac)
 
-        yield from addressing.correcting_routes(plan, [server.digits[d] for d in digits], step)
+    for level, subnet in enumerate(fabric.subnets):
+        plan = port_plan(subnet, n, levels)
+        yield from addressing.correcting_routes(plan, order(level, levels), server.digits, step)
+    plan = identity_plan(fabric.identities, n, levels)
+    yield from addressing.correcting_routes(plan, identity_order(levels), server.digits, step)
 
 
 def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
     """Yield BuildPathSet's k node-disjoint paths (SIGCOMM 2009, section 3.3, figure 4).
 
     Where digit i differs, DCRouting corrects i, i-1, ..., i+1: the order of the target's level-(i+1) address.
-    Where it is equal, AltDCRouting first steps to a neighbour at level i, the source's own decision, and corrects
-    i-1, ..., i from there: the order of the target's level-i address.
+    Where it is equal, AltDCRouting first steps to a neighbour at level i, the source's own decision, and
+    corrects i-1, ..., i from there: the order of the target's level-i address.
     """
     n, levels = fabric.sides[0], len(fabric.sides)
     for start in range(levels):

@@ -31,5 +31,6 @@ def find_server(fabric: Fabric, text: str) -> Server:
     near = difflib.get_close_matches(text, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InputError(
-        f"no server {text!r} in {fabric.name}: wanted one of its {len(names)} servers, {', '.join(shown)}{hint}"
+        f"no server {text!r} in {fabric.name}: "
+        f"wanted one of its {len(names)} servers, {', '.join(shown)}{hint}"
     )

@@ -1,7 +1,7 @@
 """A YAML text as plain data that remembers its lines; nothing is guessed, nothing is lost.
 
-Narrower than YAML 1.1: only true and false are booleans, only decimal digits are integers (a MAC address is not
-a number in base 60), there are no dates, and a key that comes twice is an error instead of the last one winning.
+Narrower than YAML 1.1: only true and false are booleans, only decimal digits are integers (a MAC address is
+not a number in base 60), there are no dates and no aliases, and a key that comes twice is an error.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class NotReadable(Exception):
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the few scalars that a topology file knows."""
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as in its base
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - its base has it so
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(None, None, "an alias, where the value itself is wanted", mark)
         return super().compose_node(parent, index)
 
@@ -94,7 +94,7 @@ def _syntax_problem(text: str, error: yaml.YAMLError) -> Problem:
 
 
 def _bad_nodes(node: yaml.Node, keys: Keys) -> Iterator[Problem]:
-    """Yield what YAML permits and a topology file does not: keys that come twice, keys that are no words, tags."""
+    """Yield what only YAML permits: keys that come twice, keys that are no words, tags."""
     if node.tag not in _TAGS or (isinstance(node, yaml.ScalarNode) and not _reads_as_tagged(node)):
         yield Problem(line_of(node), dotted(keys), f"the tag {node.tag}", "a plain value")
     elif isinstance(node, yaml.SequenceNode):
@@ -116,9 +116,8 @@ def _bad_nodes(node: yaml.Node, keys: Keys) -> Iterator[Problem]:
 
 def _reads_as_tagged(node: yaml.ScalarNode) -> bool:
     """Tell an explicit tag such as !!int from what the text itself says."""
-    return node.tag.endswith(":str") or node.tag == _Loader("").resolve(
-        yaml.ScalarNode, node.value, (True, False)
-    )
+    resolved = _Loader("").resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+    return node.tag.endswith(":str") or node.tag == resolved
 
 
 def line_of(node: yaml.Node) -> int:
@@ -136,7 +135,7 @@ def child(node: yaml.Node | None, key: Key) -> tuple[yaml.Node, yaml.Node] | Non
 
 
 def locate(root: yaml.Node, keys: Keys) -> tuple[int, yaml.Node | None]:
-    """Return the line of the value at these keys and its node; of what would hold it, and None, if there is none."""
+    """Return the line and the node of the value at these keys; None, and the line of what should hold it."""
     node, line = root, line_of(root)
     for key in keys:
         pair = child(node, key)
@@ -156,7 +155,8 @@ def describe(node: yaml.Node | None) -> str:
         return f"a list of {len(node.value)}"
     if node.tag.endswith(":null"):
         return "nothing"
-    return f'"{node.value}"' if node.style in ("'", '"') else str(node.value)
+    quoted = isinstance(node, yaml.ScalarNode) and node.style in ("'", '"')
+    return f'"{node.value}"' if quoted else str(node.value)
 
 
 def dotted(keys: Keys) -> str:

@@ -38,7 +38,7 @@ def known_keys(keys: Keys, data: Any) -> list[str]:
 
 
 def nearest_key(key: str, keys: Keys, data: Any) -> str | None:
-    """Return the known key that is most like an unknown one: of this mapping, or the same key in its right place."""
+    """Return the known key that is most like an unknown one, or the same key where it belongs."""
     here = known_keys(keys, data)
     elsewhere = [dotted(place) for place in _all_keys(json_schema(), ()) if place[-1] == key]
     if elsewhere and not difflib.get_close_matches(key, here, 1, 0.75):
@@ -72,13 +72,18 @@ def _narrow(node: Node, value: Any) -> Node:
         kind = value.get(node["discriminator"]["propertyName"]) if isinstance(value, dict) else None
         known = isinstance(kind, str) and kind in mapping
         return _definition(mapping[kind]) if known else {"properties": {"kind": {"enum": list(mapping)}}}
-    options = [option for option in node.get("anyOf", node.get("oneOf", [])) if option.get("type") != "null"]
+    options = [option for option in _alternatives(node) if option.get("type") != "null"]
     if options:
         fits = [option for option in options if (option.get("type") == "object") == isinstance(value, dict)]
         return (
             _narrow(fits[0], value) if fits and isinstance(value, dict) else {**options[0], "oneOf": options}
         )
     return node
+
+
+def _alternatives(node: Node) -> list[Node]:
+    found: list[Node] = node.get("anyOf") or node.get("oneOf") or []
+    return found
 
 
 def _definition(reference: str) -> Node:
@@ -88,8 +93,7 @@ def _definition(reference: str) -> Node:
 
 
 def _all_keys(node: Node, keys: Keys) -> Iterator[Keys]:
-    options = node.get("anyOf", node.get("oneOf", []))
-    for option in [_definition(node["$ref"])] if "$ref" in node else options:
+    for option in [_definition(node["$ref"])] if "$ref" in node else _alternatives(node):
         yield from _all_keys(option, keys)
     for key, below in node.get("properties", {}).items():
         yield (*keys, key)

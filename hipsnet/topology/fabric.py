@@ -15,7 +15,7 @@ class Port:
     """One NIC port of a server or switch.
 
     `index` counts the node's ports from 0; on a BCube server it is the level. `level` is the BCube level, the
-    torus dimension, or the Fat-Tree layer of the cable (0 server-edge, 1 edge-aggregation, 2 aggregation-core).
+    torus dimension, or the cable's Fat-Tree layer (0 server-edge, 1 edge-aggregation, 2 aggregation-core).
     `direction` is +1 or -1 on a torus ring (0 elsewhere, and on a side of 2). Ports of BCube switches have no
     address: those switches work at layer 2.
     """
@@ -105,8 +105,8 @@ class Path:
 class Fabric:
     """A whole network, built by `hipsnet.topology.build`; pure data.
 
-    `sides` are the values that each digit of a server takes, digit 0 first. `subnets` are the /16s of the port
-    addresses, one per level; `identities` is the prefix of the servers' own addresses.
+    `sides` are the values that each digit of a server takes, digit 0 first. `subnets` are the /16s of the
+    port addresses, one per level; `identities` is the prefix of the servers' own addresses.
     """
 
     name: str
@@ -121,7 +121,8 @@ class Fabric:
     @cached_property
     def nodes(self) -> dict[str, Server | Switch]:
         """Servers and switches by name."""
-        return {node.name: node for node in (*self.servers, *self.switches)}
+        nodes: tuple[Server | Switch, ...] = (*self.servers, *self.switches)
+        return {node.name: node for node in nodes}
 
     @cached_property
     def links_by_port(self) -> dict[tuple[str, int], Link]:

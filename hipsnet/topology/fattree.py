@@ -1,7 +1,7 @@
-"""Fat-Tree(k): k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches (Al-Fares et al., SIGCOMM 2008).
+"""Fat-Tree(k): k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches.
 
-Host slot = rank * NICs + NIC, counted along the edge switches; every cable is a /31 and every switch a router.
-Layer 0 cables join servers and edge, 1 edge and aggregation, 2 aggregation and core; all switches are built.
+After Al-Fares et al., SIGCOMM 2008. A NIC sits in host slot rank * NICs + NIC, counted along the edge
+switches; every cable is a /31 and every switch a router. Layer 0 cables join servers and edge, 1 edge and aggregation, 2 aggregation and core; all switches are built.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _End:
 
 
 def build(topology: schema.Topology, shape: schema.FatTree) -> Fabric:
-    """Return the fabric; a switch's ports are those towards the servers (in use), then those towards the core."""
+    """Return the fabric; a switch's ports are first those towards the servers (in use), then the others."""
     k, half = shape.ports_per_switch, shape.ports_per_switch // 2
     subnets = addressing.subnets(topology, LAYERS)
     mac = addressing.mac_source(topology)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Network
 
 from hipsnet.topology import fattree
+from hipsnet.topology.addressing import Plan
 from hipsnet.topology.fabric import Fabric, Hop, NextHop, Path, Port, Route, Server, Switch
 
 Behind = Callable[[int, int, int], Port | None]  # the port that leads down to a host slot, if one does
@@ -78,7 +79,7 @@ def _identities(fabric: Fabric, behind: Behind) -> Iterator[Route]:
             yield Route(IPv4Network(server.identity), _hops(fabric, ports))
 
 
-def _plans(fabric: Fabric) -> list[fattree.Plan]:
+def _plans(fabric: Fabric) -> list[Plan]:
     return [fattree.port_plan(subnet, fattree.ports_per_switch(fabric)) for subnet in fabric.subnets]
 
 

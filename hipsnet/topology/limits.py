@@ -1,4 +1,4 @@
-"""Which sizes fit: a fabric that its prefixes or MAC numbers cannot hold is refused, and a size that fits named."""
+"""Which sizes fit into the prefixes and the MAC numbers, and which size does where one does not."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def misplaced(shape: Shape, addresses: Addresses) -> str | None:
 def _port_count(shape: Shape) -> int:
     """Ports of servers and switches together."""
     if isinstance(shape, BCube):
-        return 2 * shape.levels * shape.n**shape.levels
+        return 2 * shape.levels * math.prod([shape.n] * shape.levels)
     if isinstance(shape, Torus):
         return math.prod(shape.sides) * sum(len(torus.directions(side)) for side in shape.sides)
     return 2 * shape.servers * shape.nics + shape.ports_per_switch**3

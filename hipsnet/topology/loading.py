@@ -20,8 +20,8 @@ SHOWN = 10
 def parse(text: str, filename: str) -> Topology:
     """Return the topology that a file's text describes.
 
-    TopologyError tells of everything that is wrong: file, line and key, what was found, what is allowed, and for
-    an unknown key the nearest known one.
+    TopologyError tells of everything that is wrong: file, line and key, what was found, what is allowed, and
+    for an unknown key the nearest known one.
     """
     try:
         data, root = document.read(text)

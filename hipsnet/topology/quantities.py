@@ -20,7 +20,7 @@ SIZE_PATTERN = rf"^{_pattern(SIZE_UNITS)}$"
 
 
 def _parse(text: str, units: dict[str, int]) -> int:
-    """Return the quantity in its base unit; ValueError when it has no such unit or is no whole number of it."""
+    """Return the quantity in its base unit; ValueError when it has another unit or is no whole number."""
     if not re.fullmatch(_pattern(units), text):
         raise ValueError(f"a number with one of the units {', '.join(units)}")
     number = text.rstrip("/%abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hipsnet.errors import InputError
 from hipsnet.topology import bcube, fattree_routing, torus
 from hipsnet.topology.building import find_server
-from hipsnet.topology.fabric import Fabric, Path, Route, Server
+from hipsnet.topology.fabric import Fabric, Path, Route, Server, Switch
 
 
 def routes(fabric: Fabric, node_name: str) -> tuple[Route, ...]:
@@ -23,19 +23,18 @@ def routes(fabric: Fabric, node_name: str) -> tuple[Route, ...]:
     return tuple(sorted(_routes(fabric, node), key=lambda route: (route.prefix.prefixlen, route.prefix)))
 
 
-def _routes(fabric: Fabric, node: object) -> Iterator[Route]:
-    if fabric.kind == "fattree":
+def _routes(fabric: Fabric, node: Server | Switch) -> Iterator[Route]:
+    if isinstance(node, Switch) or fabric.kind == "fattree":
         return fattree_routing.routes(fabric, node)
-    module = bcube if fabric.kind == "bcube" else torus
-    return module.routes(fabric, node)
+    return bcube.routes(fabric, node) if fabric.kind == "bcube" else torus.routes(fabric, node)
 
 
 def paths(fabric: Fabric, src_name: str, dst_name: str) -> tuple[Path, ...]:
     """Return the disjoint paths between two servers, the shortest first.
 
-    BCube: k node-disjoint paths; torus: at least as many as dimensions, up to one per port; Fat-Tree: one per NIC.
-    A path's `destination` makes every node behind the first hop forward along it; the first hop is the source's
-    own choice of a port. InputError when a name is unknown or both are the same server.
+    BCube: k node-disjoint paths; torus: one per dimension or more, up to one per port; Fat-Tree: one per NIC.
+    A path's `destination` makes every node behind the first hop forward along it; the first hop is the
+    source's own choice of a port. InputError when a name is unknown or both are the same server.
     """
     source, target = find_server(fabric, src_name), find_server(fabric, dst_name)
     if source is target:

@@ -145,7 +145,7 @@ class Pfc(Section):
     priorities: tuple[Priority, ...] = Field(default=(3,), min_length=1, max_length=8)
     routes: Literal["neighbours", "fixed", "disjoint"] = Field(
         default="neighbours",
-        description="what lossless traffic may use: one hop only (HiPS itself), the identity routes, every path",
+        description="ways of lossless traffic: one hop only (HiPS itself), the identity routes, every path",
     )
     cable_m: float = Field(
         default=3, ge=0, le=100_000, description="cable length in metres, for the headroom"

@@ -109,7 +109,7 @@ def shorter(here: int, there: int, side: int) -> int:
 
 
 def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
-    """Yield dimension-order routes: a cable's own dimension comes last, the identities' highest comes first."""
+    """Yield dimension-order routes: a cable's own dimension last; for the identities the highest first."""
     sides = fabric.sides
 
     def towards(dimension: int, value: int) -> NextHop:
@@ -118,32 +118,26 @@ def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
         assert peer.address is not None
         return NextHop(port.index, peer.address.ip, peer.mac)
 
+    own = server.digits
     for dimension, subnet in enumerate(fabric.subnets):
-        plan, digits = port_plan(subnet, sides, dimension), order(dimension, len(sides))
-        own = [server.digits[d] for d in digits]
-        yield from addressing.correcting_routes(
-            plan, own[:-1], lambda position, value, digits=digits: towards(digits[position], value)
-        )
+        plan, (*before, last) = port_plan(subnet, sides, dimension), order(dimension, len(sides))
+        yield from addressing.correcting_routes(plan, before, own, towards)
         # The two ends of a cable along the last dimension are two servers, and the ways to them may part.
-        for lower in range(sides[dimension]) if sides[dimension] > 2 else ():
-            if lower not in (own[-1], (own[-1] - 1) % sides[dimension]):
+        for lower in range(sides[last]) if sides[last] > 2 else ():
+            if lower not in (own[last], (own[last] - 1) % sides[last]):
                 for end in (LOWER, UPPER):
-                    target = (lower + end) % sides[dimension]
-                    prefix = IPv4Network(plan.address([*own[:-1], lower], end))
-                    yield Route(prefix, (towards(dimension, target),))
+                    address = plan.address([*(own[d] for d in before), lower], end)
+                    yield Route(IPv4Network(address), (towards(last, (lower + end) % sides[last]),))
     plan = identity_plan(fabric.identities, sides)
-    top = len(sides) - 1
-    yield from addressing.correcting_routes(
-        plan, server.digits[::-1], lambda position, value: towards(top - position, value)
-    )
+    yield from addressing.correcting_routes(plan, tuple(reversed(range(len(sides)))), own, towards)
 
 
 def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
     """Yield node-disjoint paths: at least one for each dimension, up to one for each port.
 
-    A dimension that differs gives the path that begins with it and goes on in rotated order. A neighbour at which
-    no such path begins gives one more, which corrects that dimension last, unless the way on from there leads
-    back through the source.
+    A dimension that differs gives the path that begins with it and goes on in rotated order. A neighbour at
+    which no such path begins gives one more, which corrects that dimension last, unless the way on from there
+    leads back through the source.
     """
     dimensions = len(fabric.sides)
     for port in source.ports:
@@ -171,7 +165,7 @@ def _walk(fabric: Fabric, here: Server, target: Server, dimensions: tuple[int, .
 
 
 def _arrival(fabric: Fabric, target: Server, port: Port, dimension: int) -> IPv4Address:
-    """Return the target's address along a dimension; that of the port by which the path comes in, if it can be."""
+    """Return the target's address along a dimension: the arrival port's own, if that lies along it."""
     if port.level != dimension:
         port = port_of(fabric, target, dimension, directions(fabric.sides[dimension])[0])
     assert port.address is not None
