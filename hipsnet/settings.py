@@ -30,7 +30,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Variable:
-    """One row: the field of `Settings`, the variable that carries it, and the flag of `hipsnet run`, if any."""
+    """One row: the field of `Settings`, the variable that carries it, the flag of `hipsnet run` if any."""
 
     field: str
     name: str
@@ -101,7 +101,7 @@ VARIABLES = (
     Variable("one_way", "HIPSNET_ONE_WAY", _switch(), "--one-way"),
     Variable("servers", "HIPSNET_SERVERS", _whole(1, 2**31 - 1), "--servers"),
     Variable("transport", "HIPSNET_TRANSPORT", _choice(TRANSPORTS), "--transport"),
-    Variable("port", "HIPSNET_PORT", _whole(1, 65535), "--port"),
+    Variable("port", "HIPSNET_PORT", _whole(1, 65534), "--port"),
     Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters")),
     Variable("timeout_s", "HIPSNET_TIMEOUT", _seconds(), "--timeout"),
     Variable("warn_s", "HIPSNET_WARN", _seconds(), "--warn"),
@@ -119,11 +119,12 @@ VARIABLES = (
 class Settings:
     """The place of one process in its job, and how the engine synchronizes.
 
-    `exchange` is hips' exchange inside a level: empty for the fabric's default (mesh on BCube, ring on Torus),
-    one name for all levels, or one for each level. `one_way` uses each torus ring in one direction only.
-    `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every port address. `token`
-    is the job's secret: connections without it are refused. A silent peer is warned of after `warn_s` and given
-    up after `timeout_s`, both in seconds. Raises InputError where a value is not allowed.
+    `exchange` is the exchange of hips inside a level: empty for the fabric's default (mesh on BCube, ring
+    on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
+    direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
+    port address. `token` is the job's secret: connections without it are refused. A silent peer is warned
+    of after `warn_s` and given up after `timeout_s`, both in seconds. Raises InputError where a value is
+    not allowed.
     """
 
     rank: int
@@ -147,7 +148,7 @@ class Settings:
             _parse(variable, text)
         if self.rank >= self.world_size:
             raise InputError(
-                f"RANK: found {self.rank}; allowed: 0 to {self.world_size - 1} (WORLD_SIZE is {self.world_size})"
+                f"RANK: found {self.rank}; allowed: 0 to {self.world_size - 1}, one below WORLD_SIZE"
             )
 
     @classmethod
