@@ -1,1 +1,29 @@
 """Programs that run inside the kernel: C sources, compiled at run time by bcc."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def sources() -> dict[str, str]:
+    """The text of every source and header, by file name, sorted."""
+    return {path.name: path.read_text() for path in sorted(FOLDER.glob("*.[ch]"))}
+
+
+@cache
+def reasons() -> dict[str, str]:
+    """What can become of a frame: the names of the counters with their meanings, as reasons.h has them."""
+    return dict(re.findall(r'REASON\((\w+),\s*"([^"]*)"\)', (FOLDER / "reasons.h").read_text()))
+
+
+@cache
+def constant(name: str) -> int:
+    """The value of a `#define` of tables.h. Raises KeyError if there is none of that name."""
+    found = re.search(rf"^#define {re.escape(name)} +(\d+)$", (FOLDER / "tables.h").read_text(), re.MULTILINE)
+    if found is None:
+        raise KeyError(f"tables.h has no constant {name}")
+    return int(found[1])

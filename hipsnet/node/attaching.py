@@ -1,0 +1,267 @@
+"""The programs of a node on its ports: attached natively, with their maps pinned."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hipsnet.errors import ConflictError, ProvisionError
+from hipsnet.node import bpf, pins, programs
+from hipsnet.node.programs import Program
+
+_SIZED_BY_PORTS = ("port_of", "ports", "counters", "transmit")
+
+
+class PortBinding(NamedTuple):
+    """Which interface is the port of that index of a node, and the MAC it answers to."""
+
+    port: int
+    ifname: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class ProgramState:
+    """How a node's program stands: `differences` from what it should be, empty if it is all right.
+
+    `program_id` is the kernel's id of the pinned program, None if none is pinned.
+    """
+
+    program_id: int | None
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Descriptors of a node's program and maps."""
+
+    program: int
+    maps: dict[str, int]
+
+
+def attach_forwarding(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
+    """Make the forwarding program run on the ports (index, interface, MAC) of a server.
+
+    Runs in the calling thread's namespace. What is right already is left, with its table and counters. Returns
+    the interfaces that were changed. Raises ConflictError, before anything is changed, if a port has a program
+    that is not ours; ProvisionError if there is no such interface or the kernel refuses.
+    """
+    return _attach("forward", fabric, node, ports)
+
+
+def attach_cable(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
+    """Make the program of a cable's other end run on the ports of a switch; else as `attach_forwarding`."""
+    return _attach("cable", fabric, node, ports)
+
+
+def detach(fabric: str, node: str, ifnames: Iterable[str]) -> None:
+    """Take our programs from these interfaces of the calling thread's namespace, and remove the node's pins.
+
+    Interfaces that are gone and programs that are not ours are left alone.
+    """
+    for ifname in ifnames:
+        ifindex = _ifindex(ifname)
+        found = bpf.attached(ifindex) if ifindex else None
+        if ifindex and found and _is_ours(found.program_id):
+            with bpf.closing(bpf.open_program(found.program_id)) as program:
+                bpf.unattach(ifindex, program)
+    pins.remove_pins(fabric, node)
+
+
+def read_program(fabric: str, node: str, name: str, ports: Iterable[tuple[int, str, str]]) -> ProgramState:
+    """Compare a node with what `attach_<name>` would make of it, in the calling thread's namespace."""
+    wanted = _bindings(ports)
+    program = programs.program_of(name)
+    folder = pins.node_folder(fabric, node)
+    fd = bpf.open_pin(folder / pins.PROGRAM)
+    if fd is None:
+        return ProgramState(None, (f"no program pinned in {folder}",))
+    with bpf.closing(fd):
+        pinned = bpf.program_info(fd)
+    with _open_whole(folder, program, wanted) as opened:
+        if opened is None:
+            return ProgramState(
+                pinned.id, (f"{folder}: another version, another number of ports, or pins missing",)
+            )
+        differences = [_attachment_difference(binding, pinned.id) for binding in wanted]
+        if _compare_ports(program, opened.maps, wanted) != _PortsDifference((), ()):
+            differences.append("the table of ports is not of these interfaces")
+    return ProgramState(pinned.id, tuple(text for text in differences if text))
+
+
+def _attach(name: str, fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
+    wanted = _bindings(ports)
+    program = programs.program_of(name)
+    folder = pins.node_folder(fabric, node)
+    indices = {binding: _present(node, binding) for binding in wanted}
+    for binding, ifindex in indices.items():
+        _refuse_foreign(node, binding, ifindex)
+    pins.mount_bpffs()
+    with ExitStack() as stack:
+        opened = stack.enter_context(_open_whole(folder, program, wanted))
+        if opened is None:
+            opened = stack.enter_context(_made_new(folder, program, wanted))
+        difference = _compare_ports(program, opened.maps, wanted)
+        _write_ports(opened.maps, difference)
+        changed = {ifname for ifname, *_ in difference.entries}
+        program_id = bpf.program_info(opened.program).id
+        for binding, ifindex in indices.items():
+            if _put(ifindex, opened.program, program_id):
+                changed.add(binding.ifname)
+    return tuple(binding.ifname for binding in wanted if binding.ifname in changed)
+
+
+def _bindings(ports: Iterable[tuple[int, str, str]]) -> tuple[PortBinding, ...]:
+    return tuple(PortBinding(*port) for port in ports)
+
+
+def _ifindex(ifname: str) -> int | None:
+    try:
+        return socket.if_nametoindex(ifname)
+    except OSError:
+        return None
+
+
+def _present(node: str, binding: PortBinding) -> int:
+    ifindex = _ifindex(binding.ifname)
+    if ifindex is None:
+        raise ProvisionError(f"{node}: interface {binding.ifname} wanted for port {binding.port}, not found")
+    return ifindex
+
+
+def _is_ours(program_id: int) -> bool:
+    found = bpf.program_by_id(program_id)
+    return found is not None and found.name.startswith(programs.OURS)
+
+
+def _refuse_foreign(node: str, binding: PortBinding, ifindex: int) -> None:
+    found = bpf.attached(ifindex)
+    program = bpf.program_by_id(found.program_id) if found else None
+    if program and not program.name.startswith(programs.OURS):
+        raise ConflictError(
+            f"{node}: {binding.ifname} has the XDP program {program.name!r} (id {program.id}), which hipsnet "
+            f"did not attach; if nobody needs it: ip link set {binding.ifname} xdp off"
+        )
+
+
+def _attachment_difference(binding: PortBinding, program_id: int) -> str | None:
+    ifindex = _ifindex(binding.ifname)
+    if ifindex is None:
+        return f"{binding.ifname}: no such interface"
+    found = bpf.attached(ifindex)
+    if found is None:
+        return f"{binding.ifname}: no program attached"
+    if found.program_id != program_id:
+        return f"{binding.ifname}: program {found.program_id} attached, not {program_id}"
+    return None if found.native else f"{binding.ifname}: attached generically, not natively"
+
+
+def _put(ifindex: int, program: int, program_id: int) -> bool:
+    """Attach the program unless it is there; tell whether it had to be."""
+    found = bpf.attached(ifindex)
+    if found is None:
+        bpf.attach(ifindex, program)
+    elif found.program_id == program_id:
+        return False
+    else:
+        with bpf.closing(bpf.open_program(found.program_id)) as replaced:
+            bpf.attach(ifindex, program, replaced)
+    return True
+
+
+def _size(name: str, ports: tuple[PortBinding, ...]) -> int | None:
+    """How many entries a node's map has; None for as many as the source says."""
+    return 1 + max((binding.port for binding in ports), default=0) if name in _SIZED_BY_PORTS else None
+
+
+@dataclass(frozen=True)
+class _PortsDifference:
+    """Changes of the tables of ports: ifindexes to forget, and (interface, map, key, value) to write."""
+
+    stale: tuple[bytes, ...]
+    entries: tuple[tuple[str, str, bytes, bytes], ...]
+
+
+@contextmanager
+def _open_whole(folder: Path, program: Program, ports: tuple[PortBinding, ...]) -> Iterator[_Opened | None]:
+    """A node's pinned program and maps if they are of this version, all there, and of the right sizes."""
+    with ExitStack() as stack:
+
+        def opened(name: str) -> int | None:
+            fd = bpf.open_pin(folder / name)
+            return None if fd is None else stack.enter_context(bpf.closing(fd))
+
+        pinned = opened(pins.PROGRAM)
+        info = None if pinned is None else bpf.program_info(pinned)
+        maps = {name: fd for name in program.maps if (fd := opened(name)) is not None}
+        whole = (
+            info is not None
+            and info.tag == program.tag
+            and len(maps) == len(program.maps)
+            and {bpf.map_info(fd).id for fd in maps.values()} == set(info.map_ids)
+            and all(_size(name, ports) in (None, bpf.map_info(fd).max_entries) for name, fd in maps.items())
+        )
+        yield _Opened(pinned, maps) if whole and pinned is not None else None
+
+
+@contextmanager
+def _made_new(folder: Path, program: Program, ports: tuple[PortBinding, ...]) -> Iterator[_Opened]:
+    """New maps and a new program, pinned; the program last, so that a folder with it is whole."""
+    with ExitStack() as stack:
+        maps = {
+            name: stack.enter_context(bpf.closing(programs.create_map(program, name, _size(name, ports))))
+            for name in program.maps
+        }
+        loaded = stack.enter_context(bpf.closing(programs.load(program, maps)))
+        pins.remove_pins(folder.parent.name, folder.name)
+        folder.mkdir(mode=0o700, parents=True)
+        for name, fd in maps.items():
+            bpf.pin(fd, folder / name)
+        bpf.pin(loaded, folder / pins.PROGRAM)
+        yield _Opened(loaded, maps)
+
+
+def _compare_ports(
+    program: Program, maps: dict[str, int], ports: tuple[PortBinding, ...]
+) -> _PortsDifference:
+    """What the tables of ports lack of these interfaces. The losses of a port stay as they are."""
+    row_type = program.maps["ports"].value
+    stale = set(bpf.keys(maps["port_of"], program.maps["port_of"].key.itemsize))
+    entries = []
+    for binding in ports:
+        index, ifindex = _u32(binding.port), _u32(_ifindex(binding.ifname) or 0)
+        row = np.frombuffer(bpf.lookup(maps["ports"], index, row_type.itemsize) or b"", row_type).copy()
+        row["ifindex"], row["mac"] = int.from_bytes(ifindex, sys.byteorder), list(mac_bytes(binding.mac))
+        stale.discard(ifindex)
+        for name, key, value in (
+            ("port_of", ifindex, index),
+            ("ports", index, row.tobytes()),
+            ("transmit", index, ifindex),
+        ):
+            if name in maps and bpf.lookup(maps[name], key, len(value)) != value:
+                entries.append((binding.ifname, name, key, value))
+    return _PortsDifference(tuple(stale), tuple(entries))
+
+
+def _write_ports(maps: dict[str, int], difference: _PortsDifference) -> None:
+    # What is stale goes first: port_of has room for as many interfaces as there are ports.
+    for key in difference.stale:
+        bpf.delete(maps["port_of"], key)
+    for _, name, key, value in difference.entries:
+        bpf.update(maps[name], key, value)
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, sys.byteorder)
+
+
+def mac_bytes(mac: str) -> bytes:
+    """The six bytes of a MAC written with colons."""
+    return bytes.fromhex(mac.replace(":", ""))

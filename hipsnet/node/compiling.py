@@ -1,0 +1,112 @@
+"""From C to relocatable bytecode by bcc. `python -m hipsnet.node.compiling NAME ...` writes it as JSON.
+
+It is a process of its own: the compiler is large, and it says what is wrong on standard error only.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import kernel
+from hipsnet.errors import CapabilityError
+from hipsnet.node import bpf
+from hipsnet.node.headers import find_headers
+
+_LOAD_IMMEDIATE = 0x18  # BPF_LD | BPF_IMM | BPF_DW
+_MAP_BY_FD = 1  # BPF_PSEUDO_MAP_FD in src_reg
+
+
+def compile_programs(names: tuple[str, ...]) -> dict[str, Any]:
+    """Compile `kernel/<name>.c` for every name, in another process; what it gives is plain JSON data.
+
+    Raises CapabilityError without bcc or headers, or with what the compiler said.
+    """
+    command = [sys.executable, "-m", "hipsnet.node.compiling", *names]
+    # The child finds what this process finds, however its path was made.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise CapabilityError(
+            f"cannot compile {', '.join(names)}:\n{done.stderr.strip()}\nsee: hipsnet doctor"
+        )
+    compiled: dict[str, Any] = json.loads(done.stdout)
+    return compiled
+
+
+def _main(names: list[str]) -> None:
+    headers = find_headers()
+    if headers is None:
+        sys.exit(
+            "kernel headers wanted in /lib/modules or /usr/src, none found; "
+            "run: apt install linux-headers-amd64"
+        )
+    try:
+        import bcc
+    except ImportError:
+        sys.exit(
+            f"bcc wanted for {sys.executable}, not found; run: apt install python3-bpfcc, then tools/setup"
+        )
+    os.environ["BCC_KERNEL_SOURCE"] = str(headers.source)
+    json.dump({name: _compile(bcc, name, headers.cflags) for name in names}, sys.stdout)
+
+
+def _compile(bcc: Any, name: str, cflags: tuple[str, ...]) -> dict[str, Any]:
+    source = kernel.FOLDER / f"{name}.c"
+    module = bcc.BPF(src_file=os.fsencode(source), cflags=[*cflags, f"-I{kernel.FOLDER}", "-Werror"])
+    code = module.dump_func(name.encode())
+    maps = {}
+    by_fd = {}
+    for table in _tables(bcc, module):
+        fd = bcc.lib.bpf_table_fd(module.module, table)
+        by_fd[fd] = table.decode()
+        maps[table.decode()] = _describe(bcc, module, table, fd)
+    # bcc leaves out of load_func what its own loader cannot say: frags. So the tag is taken from our loader.
+    with bpf.closing(bpf.load_xdp(name, code)) as program:
+        tag = bpf.program_info(program).tag
+    return {
+        "instructions": base64.b64encode(code).decode(),
+        "relocations": _relocations(code, by_fd),
+        "maps": maps,
+        "tag": tag,
+    }
+
+
+def _tables(bcc: Any, module: Any) -> list[bytes]:
+    count, name = bcc.lib.bpf_num_tables, bcc.lib.bpf_table_name
+    count.argtypes, count.restype = [ctypes.c_void_p], ctypes.c_size_t
+    name.argtypes, name.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_char_p
+    return [name(module.module, number) for number in range(count(module.module))]
+
+
+def _describe(bcc: Any, module: Any, table: bytes, fd: int) -> dict[str, Any]:
+    # The kernel itself adds that flag to a devmap, and refuses it when one is created.
+    info = bpf.map_info(fd)
+    return {
+        "type": info.type,
+        "key_size": info.key_size,
+        "value_size": info.value_size,
+        "max_entries": info.max_entries,
+        "flags": info.flags & ~bpf.READ_ONLY_FOR_PROGRAMS,
+        "key": json.loads(bcc.lib.bpf_table_key_desc(module.module, table)),
+        "value": json.loads(bcc.lib.bpf_table_leaf_desc(module.module, table)),
+    }
+
+
+def _relocations(code: bytes, by_fd: dict[int, str]) -> list[tuple[int, str]]:
+    """(instruction number, map name) of every instruction that holds the descriptor of a map."""
+    found = []
+    for number, (opcode, registers, _, immediate) in enumerate(struct.iter_unpack("<BBhi", code)):
+        if opcode == _LOAD_IMMEDIATE and registers >> 4 == _MAP_BY_FD:
+            found.append((number, by_fd[immediate]))
+    return found
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

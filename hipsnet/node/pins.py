@@ -1,0 +1,67 @@
+"""The folder of bpffs where a node's maps and program have names: hipsnet/<fabric>/<node>/<map>."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from hipsnet.errors import CapabilityError
+
+BPFFS = Path("/sys/fs/bpf")
+ROOT = BPFFS / "hipsnet"
+PROGRAM = "program"
+_MAGIC = 0xCAFE4A11  # linux/magic.h, BPF_FS_MAGIC
+
+
+def node_folder(fabric: str, node: str) -> Path:
+    """Where the pins of a node are, or would be."""
+    return ROOT / fabric / node
+
+
+def pinned_fabrics() -> tuple[str, ...]:
+    """The fabrics that have pins, sorted."""
+    return _folders(ROOT)
+
+
+def pinned_nodes(fabric: str) -> tuple[str, ...]:
+    """The nodes of a fabric that have pins, sorted."""
+    return _folders(ROOT / fabric)
+
+
+def remove_pins(fabric: str, node: str | None = None) -> None:
+    """Take the names away from a node's maps and program (all nodes': None); no error if there are none.
+
+    Programs that are still attached go on running.
+    """
+    for name in pinned_nodes(fabric) if node is None else (node,):
+        folder = node_folder(fabric, name)
+        if folder.is_dir():
+            for pin in folder.iterdir():
+                pin.unlink(missing_ok=True)
+            folder.rmdir()
+    for folder in (ROOT / fabric, ROOT):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def mount_bpffs() -> bool:
+    """Mount bpffs where it belongs; tell whether it had to be. Raises CapabilityError if it cannot be."""
+    if is_mounted():
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"bpf", os.fsencode(BPFFS), b"bpf", ctypes.c_ulong(0), b"mode=0700") != 0:
+        why = os.strerror(ctypes.get_errno())
+        raise CapabilityError(f"cannot mount bpffs on {BPFFS}: {why}; run as root: mount -t bpf bpf {BPFFS}")
+    return True
+
+
+def is_mounted() -> bool:
+    """Whether /sys/fs/bpf is bpffs."""
+    status = (ctypes.c_long * 64)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.statfs(os.fsencode(BPFFS), ctypes.byref(status)) == 0 and status[0] == _MAGIC
+
+
+def _folders(parent: Path) -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in parent.iterdir())) if parent.is_dir() else ()

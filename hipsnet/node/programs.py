@@ -1,0 +1,152 @@
+"""The kernel programs of this version: compiled once on a machine, kept, and loaded many times."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import platform
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kernel
+from hipsnet.node import bpf
+from hipsnet.node.compiling import compile_programs
+from hipsnet.node.layout import dtype_of
+
+PROGRAMS = ("forward", "cable")
+OURS = "hips_"
+_FORMAT = 1
+_INSTRUCTION_BYTES = 8
+
+
+@dataclass(frozen=True)
+class MapLayout:
+    """A map as the source declares it; `key` and `value` are the dtypes of one entry."""
+
+    type: int
+    max_entries: int
+    flags: int
+    key: np.dtype[Any]
+    value: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Bytecode without its maps: `relocations` are the (instruction number, map name) to be filled in.
+
+    `kernel_name` is the name that the kernel shows; `tag` is the kernel's digest of the instructions.
+    """
+
+    name: str
+    instructions: bytes
+    relocations: tuple[tuple[int, str], ...]
+    maps: Mapping[str, MapLayout]
+    tag: str
+
+    @property
+    def kernel_name(self) -> str:
+        return OURS + self.name
+
+
+def ensure_programs(names: tuple[str, ...] = PROGRAMS) -> bool:
+    """Compile what this machine has not compiled yet (some seconds); tell whether anything was.
+
+    Raises CapabilityError if it cannot be compiled here.
+    """
+    missing = tuple(name for name in names if _read(_path(name)) is None)
+    if missing:
+        for name, compiled in compile_programs(missing).items():
+            _write(_path(name), compiled)
+        _read.cache_clear()
+    return bool(missing)
+
+
+def program_of(name: str) -> Program:
+    """The program `kernel/<name>.c`, compiled if need be."""
+    ensure_programs((name,))
+    program = _read(_path(name))
+    assert program is not None
+    return program
+
+
+def create_map(program: Program, name: str, max_entries: int | None = None) -> int:
+    """Make one of the program's maps and return its descriptor; the size is the source's unless given."""
+    layout = program.maps[name]
+    size = layout.max_entries if max_entries is None else max_entries
+    return bpf.create_map(name, layout.type, layout.key.itemsize, layout.value.itemsize, size, layout.flags)
+
+
+def load(program: Program, maps: Mapping[str, int]) -> int:
+    """Load the program on the maps with these descriptors, and return its own."""
+    code = bytearray(program.instructions)
+    for number, name in program.relocations:
+        struct.pack_into("<i", code, number * _INSTRUCTION_BYTES + 4, maps[name])
+    return bpf.load_xdp(program.kernel_name, bytes(code))
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    if given:
+        return Path(given) / "hipsnet"
+    return Path("/var/cache/hipsnet") if os.geteuid() == 0 else Path.home() / ".cache/hipsnet"
+
+
+@cache
+def _key() -> str:
+    """What the bytecode depends on."""
+    try:
+        compiler = metadata.version("bcc")
+    except metadata.PackageNotFoundError:
+        compiler = "none"
+    parts = [_FORMAT, compiler, platform.release(), platform.machine(), kernel.sources()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _path(name: str) -> Path:
+    return cache_folder() / f"{name}-{_key()}.json"
+
+
+@cache
+def _read(path: Path) -> Program | None:
+    """The program kept at `path`; None if there is none, or none that may be trusted."""
+    try:
+        # What another user could have written is not loaded into the kernel.
+        if path.stat().st_uid != os.geteuid() or path.parent.stat().st_uid != os.geteuid():
+            return None
+        return _parse(path.name.rpartition("-")[0], json.loads(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _parse(name: str, kept: dict[str, Any]) -> Program:
+    maps = {
+        map_name: MapLayout(
+            type=found["type"],
+            max_entries=found["max_entries"],
+            flags=found["flags"],
+            key=dtype_of(found["key"], found["key_size"]),
+            value=dtype_of(found["value"], found["value_size"]),
+        )
+        for map_name, found in kept["maps"].items()
+    }
+    relocations = tuple((int(number), str(map_name)) for number, map_name in kept["relocations"])
+    return Program(name, base64.b64decode(kept["instructions"]), relocations, maps, kept["tag"])
+
+
+def _write(path: Path, compiled: dict[str, Any]) -> None:
+    """Whole or not at all, also when two processes write it at once."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".part", delete=False) as part:
+        json.dump(compiled, part)
+    Path(part.name).replace(path)

@@ -1,0 +1,35 @@
+/* The other end of a server's cable, at a switch: hands every frame on, after its losses and its counts. */
+#include "parse.h"
+#include "tables.h"
+
+BPF_HASH(port_of, u32, u32, MAX_PORTS); /* port index by ifindex */
+BPF_ARRAY(ports, struct port, MAX_PORTS);
+BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
+
+int cable(struct xdp_md *frame)
+{
+	u32 ifindex = frame->ingress_ifindex;
+	u32 *index = port_of.lookup(&ifindex);
+	if (!index)
+		return XDP_PASS;
+
+	struct port *port = ports.lookup(index);
+	struct counters *count = counters.lookup(index);
+	if (!port || !count)
+		return XDP_PASS;
+
+	count->rx_frames++;
+	count->rx_bytes += bpf_xdp_get_buff_len(frame);
+	if (is_lost(port))
+		return drop(&count->drop_loss);
+
+	struct cursor cursor = cursor_of(frame);
+	struct ethhdr *eth = take_ethernet(&cursor);
+	if (eth && eth->h_proto == bpf_htons(ETHERTYPE_MAC_CONTROL)) {
+		struct mac_control *control = take_mac_control(&cursor);
+
+		if (control && is_pfc(eth, control))
+			count_pfc(count, control->class_enable);
+	}
+	return up(&count->passed);
+}

@@ -1,0 +1,140 @@
+/* A server's port: what is for this server goes up the stack, what is for another goes out of the right port.
+ */
+#include "parse.h"
+#include "tables.h"
+
+BPF_HASH(port_of, u32, u32, MAX_PORTS); /* port index by ifindex */
+BPF_ARRAY(ports, struct port, MAX_PORTS);
+BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
+BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
+BPF_DEVMAP(transmit, MAX_PORTS);
+
+/* A MAC consumes its control frames; so does this one, after the count. */
+static __always_inline int mac_control(struct cursor *cursor, const struct ethhdr *eth,
+				       struct counters *count)
+{
+	struct mac_control *control = take_mac_control(cursor);
+
+	if (!control || !is_pfc(eth, control))
+		return drop(&count->drop_mac_control);
+	count_pfc(count, control->class_enable);
+	return drop(&count->drop_pfc);
+}
+
+/* What is wrong with a header, as the counter for it; NULL if nothing is. RFC 1812 section 5.2.2. */
+static __always_inline u64 *fault_of(const struct iphdr *ip, u64 bytes, struct counters *count)
+{
+	u32 header = ip->ihl * 4, total = bpf_ntohs(ip->tot_len);
+
+	if (ip->version != 4)
+		return &count->drop_version;
+	if (header < sizeof(*ip) || header > bytes)
+		return &count->drop_header_length;
+	if (total < header || total > bytes)
+		return &count->drop_total_length;
+	/* With options it goes up, where the kernel sums the whole header. */
+	if (header == sizeof(*ip) && !checksum_holds(ip))
+		return &count->drop_checksum;
+	return NULL;
+}
+
+static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct iphdr *ip, u64 bytes,
+				const struct next_hop *hop, struct counters *count)
+{
+	u32 out = hop->port, size = bpf_ntohs(ip->tot_len);
+	struct port *egress = ports.lookup(&out);
+	struct counters *egress_count = counters.lookup(&out);
+
+	if (!egress || !egress_count ||
+	    !(hop->mac[0] | hop->mac[1] | hop->mac[2] | hop->mac[3] | hop->mac[4] | hop->mac[5]))
+		return up(&count->up_unresolved);
+
+	/* Asked at every frame, because an interface's MTU changes without a word to us. */
+	long fits = bpf_check_mtu(frame, egress->ifindex, &size, 0, 0);
+	if (fits > 0)
+		return up(&count->up_mtu);
+
+	/* Before the frame is touched: a port that is gone leaves it whole for the kernel. */
+	if (fits < 0 || transmit.redirect_map(out, 0) != XDP_REDIRECT)
+		return up(&count->up_unresolved);
+
+	__builtin_memcpy(eth->h_source, egress->mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, hop->mac, ETH_ALEN);
+	decrement_ttl(ip);
+	count->forwarded++;
+	egress_count->tx_frames++;
+	egress_count->tx_bytes += bytes;
+	return XDP_REDIRECT;
+}
+
+static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, struct ethhdr *eth, u64 bytes,
+				 struct counters *count)
+{
+	struct iphdr *ip = take_ipv4(cursor);
+
+	if (!ip)
+		return bytes < sizeof(*eth) + sizeof(*ip) ? drop(&count->drop_truncated)
+							  : up(&count->up_split_header);
+
+	u64 *fault = fault_of(ip, bytes - sizeof(*eth), count);
+	if (fault)
+		return drop(fault);
+
+	struct prefix destination = {.bits = 32};
+	__builtin_memcpy(destination.address, &ip->daddr, sizeof(destination.address));
+	struct next_hop *hop = table.lookup(&destination);
+
+	if (!hop)
+		return up(&count->up_no_route);
+	if (hop->action == ACTION_LOCAL)
+		return up(&count->local);
+	if (ip->ihl > 5)
+		return up(&count->up_options);
+	if (ip->ttl <= 1)
+		return up(&count->up_ttl);
+	return send(frame, eth, ip, bytes, hop, count);
+}
+
+int forward(struct xdp_md *frame)
+{
+	u32 ifindex = frame->ingress_ifindex;
+	u32 *index = port_of.lookup(&ifindex);
+	if (!index)
+		return XDP_PASS;
+
+	struct port *port = ports.lookup(index);
+	struct counters *count = counters.lookup(index);
+	if (!port || !count)
+		return XDP_PASS;
+
+	u64 bytes = bpf_xdp_get_buff_len(frame);
+	count->rx_frames++;
+	count->rx_bytes += bytes;
+	if (is_lost(port))
+		return drop(&count->drop_loss);
+
+	struct cursor cursor = cursor_of(frame);
+	struct ethhdr *eth = take_ethernet(&cursor);
+	if (!eth)
+		return drop(&count->drop_truncated);
+
+	switch (bpf_ntohs(eth->h_proto)) {
+	case ETH_P_IP:
+		break;
+	case ETH_P_ARP:
+		return up(&count->up_arp);
+	case ETH_P_8021Q:
+	case ETH_P_8021AD:
+		return up(&count->up_vlan);
+	case ETHERTYPE_MAC_CONTROL:
+		return mac_control(&cursor, eth, count);
+	default:
+		return up(&count->up_protocol);
+	}
+
+	if (eth->h_dest[0] & 1)
+		return up(&count->up_multicast);
+	if (!same_mac(eth->h_dest, port->mac))
+		return up(&count->up_foreign_mac);
+	return route(frame, &cursor, eth, bytes, count);
+}

@@ -1,0 +1,96 @@
+/* Reading a frame header by header; every step checks its own bounds. */
+#pragma once
+
+#include <uapi/linux/bpf.h>
+#include <uapi/linux/if_ether.h>
+#include <uapi/linux/ip.h>
+
+#define ETHERTYPE_MAC_CONTROL 0x8808 /* IEEE 802.3 clause 31 */
+#define MAC_CONTROL_PFC       0x0101 /* IEEE 802.3 annex 31D */
+
+/* Where the next header starts, and where the frame's first buffer ends. */
+struct cursor {
+	void *next;
+	void *end;
+};
+
+struct mac_control {
+	__be16 opcode;
+	__be16 class_enable;
+	__be16 quanta[8];
+};
+
+static __always_inline struct cursor cursor_of(struct xdp_md *frame)
+{
+	struct cursor cursor = {
+		.next = (void *)(long)frame->data,
+		.end = (void *)(long)frame->data_end,
+	};
+
+	return cursor;
+}
+
+static __always_inline void *take(struct cursor *cursor, u32 bytes)
+{
+	void *header = cursor->next;
+
+	if (header + bytes > cursor->end)
+		return NULL;
+	cursor->next = header + bytes;
+	return header;
+}
+
+static __always_inline struct ethhdr *take_ethernet(struct cursor *cursor)
+{
+	return take(cursor, sizeof(struct ethhdr));
+}
+
+/* The header without its options. */
+static __always_inline struct iphdr *take_ipv4(struct cursor *cursor)
+{
+	return take(cursor, sizeof(struct iphdr));
+}
+
+static __always_inline struct mac_control *take_mac_control(struct cursor *cursor)
+{
+	return take(cursor, sizeof(struct mac_control));
+}
+
+static __always_inline bool is_pfc(const struct ethhdr *eth, const struct mac_control *control)
+{
+	/* The one address that PFC is sent to: 01:80:c2:00:00:01. */
+	const __be16 *to = (const __be16 *)eth->h_dest;
+
+	return to[0] == bpf_htons(0x0180) && to[1] == bpf_htons(0xc200) && to[2] == bpf_htons(0x0001) &&
+	       control->opcode == bpf_htons(MAC_CONTROL_PFC);
+}
+
+static __always_inline bool same_mac(const u8 *a, const u8 *b)
+{
+	const u16 *x = (const u16 *)a, *y = (const u16 *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
+/* Of a header without options; a right one gives true. RFC 1071. */
+static __always_inline bool checksum_holds(const struct iphdr *ip)
+{
+	const u16 *word = (const u16 *)ip;
+	u32 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < sizeof(*ip) / sizeof(*word); i++)
+		sum += word[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
+/* The checksum follows without a new sum: RFC 1141. */
+static __always_inline void decrement_ttl(struct iphdr *ip)
+{
+	u32 check = (__force u32)ip->check + (__force u32)bpf_htons(0x0100);
+
+	ip->check = (__force __sum16)(check + (check >= 0xffff));
+	ip->ttl--;
+}

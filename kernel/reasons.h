@@ -1,0 +1,29 @@
+/* What becomes of a frame: every one is counted under exactly one of these names. Python reads this list too.
+ */
+#pragma once
+
+/* clang-format off */
+#define REASONS(REASON)                                                                        \
+	REASON(forwarded,          "sent on to the next hop")                                  \
+	REASON(local,              "for this node: up the stack")                              \
+	REASON(passed,             "handed on unexamined by the end of a cable")               \
+	REASON(up_arp,             "ARP: up the stack")                                        \
+	REASON(up_vlan,            "carries an 802.1Q or 802.1ad tag: up the stack")           \
+	REASON(up_protocol,        "neither IPv4 nor ARP: up the stack")                       \
+	REASON(up_multicast,       "to a broadcast or multicast MAC: up the stack")            \
+	REASON(up_foreign_mac,     "to a MAC that is not this port's: up the stack")           \
+	REASON(up_options,         "has IPv4 options: up, forwarded by the kernel")            \
+	REASON(up_ttl,             "TTL runs out here: up, answered by the kernel")            \
+	REASON(up_no_route,        "no entry in the table: up, routed or answered by the kernel") \
+	REASON(up_unresolved,      "next hop without MAC or egress port: up, resolved by the kernel") \
+	REASON(up_mtu,             "too big for the egress port: up, cut or answered by the kernel") \
+	REASON(up_split_header,    "headers are not in the first buffer: up the stack")        \
+	REASON(drop_loss,          "lost on purpose, by the port's loss_ppm")                  \
+	REASON(drop_truncated,     "ends inside a header")                                     \
+	REASON(drop_version,       "IPv4 by its ethertype, not by its version")                \
+	REASON(drop_header_length, "IPv4 header length below 20 or beyond the frame")          \
+	REASON(drop_total_length,  "IPv4 total length below its header or beyond the frame")   \
+	REASON(drop_checksum,      "wrong IPv4 header checksum")                               \
+	REASON(drop_pfc,           "PFC, ends at the MAC; see the counters by priority")       \
+	REASON(drop_mac_control,   "other MAC control frame, ends at the MAC")
+/* clang-format on */

@@ -1,0 +1,71 @@
+/* What the programs keep in their maps. Python takes the layouts from here, by way of the compiler. */
+#pragma once
+
+#include "reasons.h"
+
+#define MAX_PORTS    256
+#define MAX_PREFIXES 65536
+#define PRIORITIES   8
+
+#define ACTION_LOCAL   1
+#define ACTION_FORWARD 2
+
+/* A port of this node, by its index. */
+struct port {
+	u32 ifindex;
+	u32 loss_ppm; /* of the frames that come in */
+	u8 mac[6];
+};
+
+/* A destination, by its longest matching prefix. The field order is the LPM trie's. */
+struct prefix {
+	u32 bits;
+	u8 address[4];
+};
+
+/* A MAC of zeros says that the next hop is not known yet. */
+struct next_hop {
+	u32 action;
+	u32 port;
+	u8 mac[6];
+};
+
+#define REASON_FIELD(name, meaning) u64 name;
+
+/* Of one port on one CPU. rx counts all that came in and is the sum of the reasons; tx what XDP sent out
+ * here. */
+struct counters {
+	u64 rx_frames;
+	u64 rx_bytes;
+	u64 tx_frames;
+	u64 tx_bytes;
+	u64 pfc[PRIORITIES];
+	REASONS(REASON_FIELD)
+};
+
+static __always_inline int up(u64 *reason)
+{
+	(*reason)++;
+	return XDP_PASS;
+}
+
+static __always_inline int drop(u64 *reason)
+{
+	(*reason)++;
+	return XDP_DROP;
+}
+
+static __always_inline bool is_lost(const struct port *port)
+{
+	return port->loss_ppm && ((u64)bpf_get_prandom_u32() * 1000000 >> 32) < port->loss_ppm;
+}
+
+static __always_inline void count_pfc(struct counters *count, __be16 class_enable)
+{
+	u16 enabled = bpf_ntohs(class_enable);
+
+#pragma unroll
+	for (int priority = 0; priority < PRIORITIES; priority++)
+		if (enabled & (1 << priority))
+			count->pfc[priority]++;
+}
