@@ -1,0 +1,54 @@
+"""What one node looks like, as the kernel tells it: data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from hipsnet.node.desired import NeighbourConfig, RouteConfig, TableEntry
+
+
+@dataclass(frozen=True)
+class ActualLink:
+    """One interface as it is.
+
+    `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `qdisc` is the kind of the
+    root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
+    `program_id` is the id of the attached XDP program; `tx_checksum` is None where it was not asked for.
+    """
+
+    index: int
+    name: str
+    mac: str
+    mtu: int
+    up: bool
+    carrier: bool
+    alias: str | None = None
+    kind: str | None = None
+    master: str | None = None
+    peer_index: int | None = None
+    qdisc: str = "noqueue"
+    rate_bps: int | None = None
+    delay_us: int = 0
+    loss_ppm: int = 0
+    tx_checksum: bool | None = None
+    program_id: int | None = None
+    addresses: frozenset[IPv4Interface] = frozenset()
+    foreign_addresses: frozenset[IPv4Interface] = frozenset()
+
+
+@dataclass(frozen=True)
+class Actual:
+    """A node as it is: what hipsnet made there, and the foreign things that could stand in its way.
+
+    `table` is None without a forwarding table; `program_differences` is None of a node that is not there.
+    """
+
+    links: dict[str, ActualLink] = field(default_factory=dict)
+    routes: frozenset[RouteConfig] = frozenset()
+    foreign_routes: frozenset[IPv4Network] = frozenset()
+    neighbours: frozenset[NeighbourConfig] = frozenset()
+    resolved: dict[tuple[str, IPv4Address], str] = field(default_factory=dict)
+    sysctls: dict[str, str] = field(default_factory=dict)
+    table: frozenset[TableEntry] | None = None
+    program_differences: tuple[str, ...] | None = None

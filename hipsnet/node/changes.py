@@ -1,0 +1,87 @@
+"""The difference between desired and actual state of a node, in the order in which it has to be applied."""
+
+from __future__ import annotations
+
+from hipsnet.errors import ConflictError, InputError
+from hipsnet.node import (
+    addresses,
+    datapath,
+    links,
+    neighbours,
+    offloads,
+    routes,
+    shaping,
+    sysctls,
+)
+from hipsnet.node.actual import Actual
+from hipsnet.node.change import Change
+from hipsnet.node.desired import MAC_MARK, NodeConfig
+
+
+def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
+    """What has to be done, in order; empty if the node is as desired.
+
+    What leans on something goes before it when removed (routes, then addresses) and after it when added; a
+    link comes up when its program is attached, and carries routes only then.
+    """
+    moving = [
+        *neighbours.differences(desired, actual),
+        *routes.differences(desired, actual),
+        *addresses.differences(desired, actual),
+    ]
+    removed = [change for change in moving if change.action == "remove"]
+    order = {"address": 0, "neighbour": 2, "route": 3}
+    placed = sorted((c for c in moving if c.action != "remove"), key=lambda change: order[change.aspect])
+    of_links = [change for change in placed if change.aspect == "address"]
+    by_links = [change for change in placed if change.aspect != "address"]
+    return [
+        *sysctls.differences(desired, actual),
+        *removed,
+        *links.differences(desired, actual),
+        *offloads.differences(desired, actual),
+        *datapath.differences(desired, actual),
+        *shaping.differences(desired, actual),
+        *of_links,
+        *links.activations(desired, actual),
+        *by_links,
+    ]
+
+
+def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
+    """Raise ConflictError if something that hipsnet did not make stands in the way, naming it."""
+    for link in desired.links:
+        now = actual.links.get(link.name)
+        if link.kind == "cable" and now is not None and not now.mac.startswith(MAC_MARK):
+            raise ConflictError(
+                f"{desired.name}: the interface {link.name} ({now.kind or 'device'}, {now.mac}) is not hipsnet's "
+                "and was left alone; rename or remove it"
+            )
+        if link.kind == "bridge" and now is not None and now.kind != "bridge":
+            raise ConflictError(
+                f"{desired.name}: {link.name} wanted as a bridge, found as {now.kind or 'device'}; "
+                "rename or remove it"
+            )
+    for route in desired.routes:
+        if route.prefix in actual.foreign_routes:
+            raise ConflictError(
+                f"{desired.name}: a route to {route.prefix} is there that hipsnet did not make; it was left "
+                "alone: remove it, or choose other base prefixes under `addresses`"
+            )
+
+
+def refuse_missing_cards(desired: NodeConfig, actual: Actual) -> None:
+    """Raise InputError if the file names an interface that the machine does not have, or with another MAC."""
+    for link in desired.ports:
+        if link.kind != "card":
+            continue
+        now = actual.links.get(link.name)
+        if now is None:
+            raise InputError(
+                f"{desired.name}: interface {link.name} wanted, found {', '.join(actual.links)}; "
+                f"correct nodes.{desired.name}.ports or choose another --node"
+            )
+        if link.mac is not None and now.mac != link.mac:
+            raise InputError(
+                f"{desired.name}: {link.name} with MAC {link.mac} wanted, found {now.mac}; "
+                f"correct nodes.{desired.name}.ports or choose another --node"
+            )

@@ -1,0 +1,37 @@
+"""What an aspect needs to read or change one node: its netlink socket and the interfaces' indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyroute2 import IPRoute
+
+from hipsnet.errors import ProvisionError
+from hipsnet.node.namespace import inside
+
+
+@dataclass(frozen=True)
+class Context:
+    """An open node. The calling thread is inside the node's namespace for as long as it is open."""
+
+    node: str
+    netlink: IPRoute
+    indexes: dict[str, int] = field(default_factory=dict)
+
+    def index(self, link: str) -> int:
+        """The ifindex of an interface by name; ProvisionError if the node has none of that name."""
+        if link not in self.indexes:
+            found = self.netlink.link_lookup(ifname=link)
+            if not found:
+                raise ProvisionError(f"{self.node}: interface {link} wanted, not found")
+            self.indexes[link] = found[0]
+        return self.indexes[link]
+
+
+@contextmanager
+def opened(node: str, namespace: str | None) -> Iterator[Context]:
+    """Enter the node's namespace (None: where we are) with a netlink socket in it."""
+    with inside(namespace), IPRoute() as netlink:
+        yield Context(node, netlink)

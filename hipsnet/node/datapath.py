@@ -1,0 +1,102 @@
+"""The XDP part of a node: its program on every port, its forwarding table, and the losses of its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from hipsnet.errors import ProvisionError
+from hipsnet.node.actual import Actual
+from hipsnet.node.attaching import attach_cable, attach_forwarding, read_program
+from hipsnet.node.change import Change
+from hipsnet.node.context import Context
+from hipsnet.node.desired import NodeConfig, TableEntry
+from hipsnet.node.forwarding import (
+    TableDifference,
+    compare_table,
+    fill_table,
+    read_loss,
+    read_table,
+    set_loss,
+)
+
+
+def program_of(desired: NodeConfig) -> str | None:
+    """The program of a node's ports; all ports of a node run the same one."""
+    return next((link.program for link in desired.ports if link.program), None)
+
+
+def bindings(desired: NodeConfig) -> tuple[tuple[int, str, str], ...]:
+    """The node's ports as (index, interface, MAC)."""
+    return tuple((link.port or 0, link.name, link.mac or "") for link in desired.ports)
+
+
+def program_differences(desired: NodeConfig) -> tuple[str, ...]:
+    """What is wrong with the program on the ports; to be asked inside the node's namespace."""
+    name = program_of(desired)
+    return read_program(desired.fabric, desired.name, name, bindings(desired)).differences if name else ()
+
+
+def table(desired: NodeConfig) -> frozenset[TableEntry] | None:
+    """The forwarding table as it is; None if there is none (that this version can read)."""
+    try:
+        return frozenset(read_table(desired.fabric, desired.name)) if desired.table else None
+    except ProvisionError:
+        return None
+
+
+def losses(desired: NodeConfig) -> tuple[int, ...]:
+    """The losses of the ports in ppm, by port index; empty if there is no program."""
+    try:
+        return read_loss(desired.fabric, desired.name) if program_of(desired) else ()
+    except ProvisionError:
+        return ()
+
+
+def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """A program to attach, a table to fill, losses to set."""
+    name = program_of(desired)
+    if name is None:
+        return
+    if actual.program_differences is None or actual.program_differences:
+        before = "; ".join(actual.program_differences or ())
+        subject = f"{name} on {', '.join(link.name for link in desired.ports)}"
+        yield Change(
+            desired.name, "program", "change" if before else "add", subject, before, "attached", desired
+        )
+    if desired.table:
+        found = compare_table(actual.table or (), desired.table)
+        if found:
+            action = "add" if actual.table is None else "change"
+            before = "" if actual.table is None else f"{len(actual.table)} entries"
+            after = f"{len(desired.table)} entries{_counted(found) if before else ''}"
+            yield Change(desired.name, "table", action, "of destinations", before, after, desired)  # type: ignore[arg-type]
+    for link in desired.ports:
+        now = actual.links.get(link.name)
+        have = now.loss_ppm if now else 0
+        if have != link.loss_ppm:
+            before, after = f"{have} ppm", f"{link.loss_ppm} ppm"
+            yield Change(desired.name, "loss", "change", link.name, before, after, (desired.fabric, link))
+
+
+def _counted(found: TableDifference) -> str:
+    parts = ((found.added, "added"), (found.changed, "changed"), (found.removed, "removed"))
+    return f" ({', '.join(f'{len(entries)} {word}' for entries, word in parts if entries)})"
+
+
+def _attach(context: Context, change: Change) -> None:
+    desired: NodeConfig = change.value
+    attach = attach_forwarding if program_of(desired) == "forward" else attach_cable
+    attach(desired.fabric, desired.name, bindings(desired))
+
+
+def _fill(context: Context, change: Change) -> None:
+    desired: NodeConfig = change.value
+    fill_table(desired.fabric, desired.name, desired.table)
+
+
+def _set_loss(context: Context, change: Change) -> None:
+    fabric, link = change.value
+    set_loss(fabric, change.node, link.port, link.loss_ppm)
+
+
+APPLY: dict[str, Callable[[Context, Change], None]] = {"program": _attach, "table": _fill, "loss": _set_loss}

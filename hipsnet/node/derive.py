@@ -1,0 +1,174 @@
+"""From a topology to the desired state of each of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Interface, IPv4Network
+
+from hipsnet.errors import InputError
+from hipsnet.node import sysctls
+from hipsnet.node.desired import LinkConfig, NeighbourConfig, NodeConfig, RouteConfig, TableEntry
+from hipsnet.topology import routes
+from hipsnet.topology.fabric import Fabric, Port, Server, Switch
+from hipsnet.topology.schema import Host, Topology
+
+BRIDGE = "br0"
+_LOOPBACK = "lo"
+
+
+def node_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
+    """The desired state of a node of the lab, server or switch."""
+    found = fabric.nodes[node]
+    if isinstance(found, Server):
+        return server_config(topology, fabric, found)
+    return switch_config(topology, fabric, found)
+
+
+def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeConfig:
+    """The desired state of a server: of its lab namespace, or of the host that plays it.
+
+    Raises InputError if the file names hosts and says nothing, or too little, of this one.
+    """
+    host = _host(topology, server)
+    names = _interface_names(host, server)
+    ports = tuple(_server_port(topology, fabric, port, names[port.index], host) for port in server.ports)
+    identity = IPv4Interface((server.identity, 32))
+    loopback = LinkConfig(_LOOPBACK, "loopback", addresses=(identity,))
+    neighbours = tuple(_neighbours(topology, fabric, server, names))
+    return NodeConfig(
+        fabric=fabric.name,
+        name=server.name,
+        links=(loopback, *ports),
+        routes=_kernel_routes(fabric, server, names),
+        neighbours=neighbours,
+        sysctls=_server_sysctls(names, in_lab=host is None),
+        table=_table(fabric, server, identity, neighbours, names),
+    )
+
+
+def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeConfig:
+    """The desired state of a switch's lab namespace: a bridge (BCube) or a router (Fat-Tree)."""
+    names = [port.name for port in switch.ports]
+    bridged = switch.routes_at == "l2"
+    ports = tuple(_switch_port(topology, fabric, port, BRIDGE if bridged else None) for port in switch.ports)
+    if bridged:
+        settings = {key: value for name in (*names, BRIDGE) for key, value in sysctls.quiet(name).items()}
+        bridge = LinkConfig(BRIDGE, "bridge")
+        return NodeConfig(
+            fabric.name, switch.name, (LinkConfig(_LOOPBACK, "loopback"), bridge, *ports), sysctls=settings
+        )
+    settings = dict(sysctls.ROUTER)
+    for name in names:
+        settings |= sysctls.of_port(name)
+    return NodeConfig(
+        fabric=fabric.name,
+        name=switch.name,
+        links=(LinkConfig(_LOOPBACK, "loopback"), *ports),
+        routes=_kernel_routes(fabric, switch, names),
+        neighbours=tuple(_neighbours(topology, fabric, switch, names)),
+        sysctls=settings,
+    )
+
+
+def _host(topology: Topology, server: Server) -> Host | None:
+    if topology.nodes == "lab":
+        return None
+    host = topology.nodes.get(server.name)
+    if host is None:
+        known = ", ".join(topology.nodes)
+        raise InputError(f"nodes: {server.name} wanted, found {known}; add it to the file")
+    if len(host.ports) != len(server.ports):
+        raise InputError(
+            f"nodes.{server.name}.ports: {len(server.ports)} interfaces wanted, {len(host.ports)} found"
+        )
+    return host
+
+
+def _interface_names(host: Host | None, server: Server) -> list[str]:
+    if host is None:
+        return [port.name for port in server.ports]
+    return [port.interface for port in host.ports]
+
+
+def _server_port(topology: Topology, fabric: Fabric, port: Port, name: str, host: Host | None) -> LinkConfig:
+    alias = f"hipsnet {fabric.name} {fabric.links_by_port[port.node, port.index].name}"
+    addresses = (port.address,) if port.address else ()
+    if host is not None:
+        return LinkConfig(
+            name, "card", port.index, host.ports[port.index].mac, topology.link.mtu, alias,
+            tx_checksum=False, program="forward", addresses=addresses,
+        )  # fmt: skip
+    return LinkConfig(
+        name, "cable", port.index, port.mac, topology.link.mtu, alias,
+        shaped=True, rate_bps=topology.link.rate_bps, delay_us=topology.link.delay_us,
+        tx_checksum=False, program="forward", addresses=addresses,
+    )  # fmt: skip
+
+
+def _switch_port(topology: Topology, fabric: Fabric, port: Port, master: str | None) -> LinkConfig:
+    alias = f"hipsnet {fabric.name} {fabric.links_by_port[port.node, port.index].name}"
+    return LinkConfig(
+        port.name, "cable", port.index, port.mac, topology.link.mtu, alias, master,
+        shaped=True, rate_bps=topology.link.rate_bps, delay_us=topology.link.delay_us,
+        program="cable", addresses=(port.address,) if port.address else (),
+    )  # fmt: skip
+
+
+def _server_sysctls(names: list[str], in_lab: bool) -> dict[str, str]:
+    settings = dict(sysctls.SERVER)
+    if in_lab:
+        settings |= sysctls.LAB_BUFFERS
+    for name in names:
+        settings |= sysctls.of_port(name)
+    return settings
+
+
+def _kernel_routes(fabric: Fabric, node: Server | Switch, names: list[str]) -> tuple[RouteConfig, ...]:
+    return tuple(
+        RouteConfig(route.prefix, tuple(sorted((names[hop.port], hop.via) for hop in route.hops)))
+        for route in routes(fabric, node.name)
+    )
+
+
+def _neighbours(
+    topology: Topology, fabric: Fabric, node: Server | Switch, names: list[str]
+) -> Iterator[NeighbourConfig]:
+    for port in node.ports:
+        for peer in facing(fabric, port):
+            if peer.address is not None:
+                yield NeighbourConfig(names[port.index], peer.address.ip, _mac(topology, peer))
+
+
+def facing(fabric: Fabric, port: Port) -> tuple[Port, ...]:
+    """The addressed ports at the other side of a port's cable: all those behind it where that is a bridge."""
+    peer = fabric.peer(port)
+    other = fabric.nodes[peer.node]
+    if isinstance(other, Switch) and other.routes_at == "l2":
+        return tuple(fabric.peer(place) for place in other.ports if place != peer)
+    return (peer,)
+
+
+def _mac(topology: Topology, port: Port) -> str | None:
+    if topology.nodes == "lab":
+        return port.mac
+    host = topology.nodes.get(port.node)
+    return host.ports[port.index].mac if host is not None and port.index < len(host.ports) else None
+
+
+def _table(
+    fabric: Fabric,
+    server: Server,
+    identity: IPv4Interface,
+    neighbours: tuple[NeighbourConfig, ...],
+    names: list[str],
+) -> tuple[TableEntry, ...]:
+    """The forwarding table: own addresses, neighbours, then the routes by way of a neighbour."""
+    own = [identity.network, *(IPv4Network(port.address.ip) for port in server.ports if port.address)]
+    macs = {(entry.link, entry.address): entry.mac for entry in neighbours}
+    entries = [TableEntry(prefix) for prefix in own]
+    for entry in neighbours:
+        entries.append(TableEntry(IPv4Network(entry.address), names.index(entry.link), entry.mac))
+    for route in routes(fabric, server.name):
+        hop = route.hops[0]  # a frame in transit takes one way; sharing is for those who send
+        entries.append(TableEntry(route.prefix, hop.port, macs.get((names[hop.port], hop.via))))
+    return tuple(entries)

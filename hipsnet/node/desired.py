@@ -1,0 +1,91 @@
+"""What one node must look like: data only, the same for lab namespaces and real hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Literal
+
+PROTOCOL = 72
+"""rtnetlink protocol number on the addresses, routes and neighbours that hipsnet makes (72 = 'H')."""
+
+MAC_MARK = "02:48:"
+"""How the MAC of every lab port begins: a veth that carries it was made by hipsnet."""
+
+LinkKind = Literal["cable", "card", "bridge", "loopback"]
+Program = Literal["forward", "cable"]
+
+
+@dataclass(frozen=True)
+class LinkConfig:
+    """One interface of a node.
+
+    `kind` is "cable" (a veth that the lab makes), "card" (a NIC that is there already), "bridge" (made here)
+    or "loopback". `port` is the index of the node's port, None where the interface is no port. None stands for
+    "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not `shaped`
+    keeps its own queueing discipline. `program` is the XDP program that has to be attached.
+    """
+
+    name: str
+    kind: LinkKind
+    port: int | None = None
+    mac: str | None = None
+    mtu: int | None = None
+    alias: str | None = None
+    master: str | None = None
+    shaped: bool = False
+    rate_bps: int | None = None
+    delay_us: int = 0
+    loss_ppm: int = 0
+    tx_checksum: bool | None = None
+    program: Program | None = None
+    addresses: tuple[IPv4Interface, ...] = ()
+
+
+@dataclass(frozen=True)
+class RouteConfig:
+    """A kernel route: `hops` are (interface, next hop) pairs, several of them share the load."""
+
+    prefix: IPv4Network
+    hops: tuple[tuple[str, IPv4Address], ...]
+
+
+@dataclass(frozen=True)
+class NeighbourConfig:
+    """A permanent neighbour; `mac` None is still to be found out by ARP (hosts only)."""
+
+    link: str
+    address: IPv4Address
+    mac: str | None
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """An entry of the XDP forwarding table: `port` None is up the stack, else it is out of that port to `mac`.
+
+    A `mac` of None is not known yet: such frames go up the stack, which finds it out.
+    """
+
+    prefix: IPv4Network
+    port: int | None = None
+    mac: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """The desired state of one node. `sysctls` maps paths under /proc/sys to values."""
+
+    fabric: str
+    name: str
+    links: tuple[LinkConfig, ...]
+    routes: tuple[RouteConfig, ...] = ()
+    neighbours: tuple[NeighbourConfig, ...] = ()
+    sysctls: dict[str, str] = field(default_factory=dict)
+    table: tuple[TableEntry, ...] = ()
+
+    @property
+    def ports(self) -> tuple[LinkConfig, ...]:
+        """The interfaces that are ports, by port index."""
+        return tuple(
+            sorted((link for link in self.links if link.port is not None), key=lambda link: link.port or 0)
+        )

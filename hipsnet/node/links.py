@@ -1,0 +1,91 @@
+"""Interfaces: bridges made, and every link's MTU, alias, bridge and state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP
+
+from hipsnet.node.actual import Actual, ActualLink
+from hipsnet.node.change import Change
+from hipsnet.node.context import Context
+from hipsnet.node.desired import LinkConfig, NodeConfig
+
+
+def read(context: Context) -> dict[str, ActualLink]:
+    """All interfaces of the node by name; what other aspects own is left at its defaults."""
+    messages = list(context.netlink.get_links())
+    names = {message["index"]: message.get("IFLA_IFNAME") for message in messages}
+    context.indexes.clear()
+    context.indexes.update({name: index for index, name in names.items()})
+    return {names[message["index"]]: _read_one(message, names) for message in messages}
+
+
+def _read_one(message: Any, names: dict[int, str]) -> ActualLink:
+    info = message.get("IFLA_LINKINFO")
+    xdp = message.get("IFLA_XDP")
+    return ActualLink(
+        index=message["index"],
+        name=message.get("IFLA_IFNAME"),
+        mac=message.get("IFLA_ADDRESS") or "",
+        mtu=message.get("IFLA_MTU"),
+        up=bool(message["flags"] & IFF_UP),
+        carrier=bool(message.get("IFLA_CARRIER")),
+        alias=message.get("IFLA_IFALIAS"),
+        kind=info.get("IFLA_INFO_KIND") if info else None,
+        master=names.get(message.get("IFLA_MASTER")),
+        peer_index=message.get("IFLA_LINK"),
+        qdisc=message.get("IFLA_QDISC") or "noqueue",
+        program_id=xdp.get("IFLA_XDP_PROG_ID") if xdp else None,
+    )
+
+
+def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """Bridges to make, and properties of links to set; bringing a link up is `activations`."""
+    for link in desired.links:
+        now = actual.links.get(link.name)
+        if link.kind == "bridge" and now is None:
+            yield Change(desired.name, "link", "add", link.name, "", "bridge", link)
+        properties = {"mtu": link.mtu, "alias": link.alias, "master": link.master}
+        for key, value in properties.items():
+            before = getattr(now, key) if now else None
+            if value is not None and before != value:
+                yield _property(desired.name, link, key, before, value)
+
+
+def _property(node: str, link: LinkConfig, key: str, before: object, value: object) -> Change:
+    action: Any = "add" if before is None else "change"
+    return Change(
+        node, "link", action, f"{link.name} {key}", str(before or ""), str(value), (link.name, key, value)
+    )
+
+
+def activations(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """Links that have to be brought up: the last step of a link, when its program and addresses are there."""
+    for link in desired.links:
+        now = actual.links.get(link.name)
+        if now is None or not now.up:
+            before = "" if now is None else "down"
+            yield Change(
+                desired.name, "state", "add" if now is None else "change", link.name, before, "up", link
+            )
+
+
+def apply(context: Context, change: Change) -> None:
+    """Make a bridge, or set one property of a link."""
+    if isinstance(change.value, LinkConfig):
+        # No spanning tree and no snooping: a switch group is one cable length, and frames must pass at once.
+        context.netlink.link(
+            "add", ifname=change.value.name, kind="bridge", br_stp_state=0, br_mcast_snooping=0
+        )
+        return
+    link, key, value = change.value
+    keyword = {"mtu": "mtu", "alias": "ifalias", "master": "master"}[key]
+    setting = context.index(value) if key == "master" else value
+    context.netlink.link("set", index=context.index(link), **{keyword: setting})
+
+
+def activate(context: Context, change: Change) -> None:
+    """Bring one link up."""
+    context.netlink.link("set", index=context.index(change.subject), state="up")

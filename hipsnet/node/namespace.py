@@ -1,0 +1,179 @@
+"""Network namespaces with names: entering, making, finding and deleting them."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyroute2 import IPRoute
+
+from hipsnet.errors import CapabilityError, ProvisionError
+
+NAMED = Path("/run/netns")
+_CLONE_NEWNET = 0x40000000
+_MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 1 << 20
+_MNT_DETACH = 2
+_LOOPBACK = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def inside(name: str | None) -> Iterator[None]:
+    """Run the block in the namespace `name` (None: where we are). Only the calling thread moves.
+
+    Sockets opened inside stay in that namespace afterwards. Raises ProvisionError if there is none of the name.
+    """
+    if name is None:
+        yield
+        return
+    try:
+        handle = os.open(NAMED / name, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise ProvisionError(f"namespace {name} wanted, not found; run `hipsnet provision` again") from None
+    try:
+        with inside_handle(handle):
+            yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def inside_handle(handle: int) -> Iterator[None]:
+    """Run the block in the namespace that the file descriptor `handle` stands for."""
+    home = _own()
+    try:
+        _enter(handle)
+        try:
+            yield
+        finally:
+            _enter(home)
+    finally:
+        os.close(home)
+
+
+def enter(name: str) -> None:
+    """Move the calling thread into the namespace `name` for good."""
+    handle = os.open(NAMED / name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _enter(handle)
+    finally:
+        os.close(handle)
+
+
+def create(name: str, mark: str) -> None:
+    """Make the namespace `name`. Its loopback carries `mark` as alias before the name can be seen.
+
+    An unmounted empty file of that name, left by a run that was killed, is taken over: the caller has made
+    sure that it is ours. Raises CapabilityError without the right to make namespaces.
+    """
+    _prepare_folder()
+    home = _own()
+    try:
+        _check(_libc.unshare(_CLONE_NEWNET), f"make namespace {name}")
+        try:
+            with IPRoute() as netlink:
+                netlink.link("set", index=_LOOPBACK, ifalias=mark, state="up")
+            path = NAMED / name
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
+            _mount("/proc/thread-self/ns/net", path, _MS_BIND, f"name namespace {name}")
+        finally:
+            _enter(home)
+    finally:
+        os.close(home)
+
+
+def delete(name: str) -> None:
+    """Take the name away; the kernel ends the namespace when nothing uses it any more.
+
+    No error if it is gone.
+    """
+    path = NAMED / name
+    while _libc.umount2(os.fsencode(path), _MNT_DETACH) == 0:
+        continue
+    path.unlink(missing_ok=True)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all namespaces (and of unmounted leftovers), sorted."""
+    try:
+        return tuple(sorted(entry.name for entry in NAMED.iterdir()))
+    except FileNotFoundError:
+        return ()
+
+
+def is_leftover(name: str) -> bool:
+    """Whether `name` is only an empty file: a namespace that was never mounted, or was unmounted."""
+    path = NAMED / name
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_dev == NAMED.stat().st_dev and status.st_size == 0
+
+
+def mark_of(name: str) -> str | None:
+    """The alias of the loopback in the namespace `name`; None if it has none, or is no namespace."""
+    try:
+        handle = os.open(NAMED / name, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return mark_of_handle(handle)
+    finally:
+        os.close(handle)
+
+
+def mark_of_handle(handle: int) -> str | None:
+    """The alias of the loopback in the namespace behind a file descriptor; None if it has none."""
+    try:
+        with inside_handle(handle), IPRoute() as netlink:
+            (loopback,) = netlink.get_links(_LOOPBACK)
+            alias = loopback.get("IFLA_IFALIAS")
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # setns: the file is no namespace
+            return None
+        raise
+    return None if alias is None else str(alias)
+
+
+def _own() -> int:
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _enter(handle: int) -> None:
+    _check(_libc.setns(handle, _CLONE_NEWNET), "enter a network namespace")
+
+
+def _prepare_folder() -> None:
+    """Make /run/netns a shared mount as `ip netns` does; else its later mount there would hide ours."""
+    NAMED.mkdir(mode=0o755, parents=True, exist_ok=True)
+    lock = os.open(NAMED, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _libc.mount(b"", os.fsencode(NAMED), b"none", _MS_SHARED | _MS_REC, None) == 0:
+            return
+        if ctypes.get_errno() != errno.EINVAL:
+            _check(-1, f"share {NAMED}")
+        _mount(NAMED, NAMED, _MS_BIND | _MS_REC, f"mount {NAMED}")
+        _mount("", NAMED, _MS_SHARED | _MS_REC, f"share {NAMED}")
+    finally:
+        os.close(lock)
+
+
+def _mount(source: str | Path, target: Path, flags: int, wish: str) -> None:
+    result = _libc.mount(os.fsencode(source), os.fsencode(target), b"none", flags, None)
+    _check(result, wish)
+
+
+def _check(result: int, wish: str) -> None:
+    if result == 0:
+        return
+    code = ctypes.get_errno()
+    if code in (errno.EPERM, errno.EACCES):
+        raise CapabilityError(f"cannot {wish}: CAP_SYS_ADMIN wanted, not found; run as root")
+    raise OSError(code, f"cannot {wish}: {os.strerror(code)}")

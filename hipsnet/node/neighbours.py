@@ -1,0 +1,72 @@
+"""Permanent neighbours: the MAC behind every directly connected address, so that nothing waits for ARP."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from hipsnet.node.actual import Actual
+from hipsnet.node.change import Change
+from hipsnet.node.context import Context
+from hipsnet.node.desired import PROTOCOL, NeighbourConfig, NodeConfig
+
+_PERMANENT = 0x80
+_VALID = 0x80 | 0x40 | 0x02 | 0x04 | 0x10 | 0x08
+"""States in which the kernel knows the MAC: permanent, noarp, reachable, stale, probe, delay."""
+
+Resolved = dict[tuple[str, IPv4Address], str]
+
+
+def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
+    """Neighbours that hipsnet made, and MACs that the kernel found out or was told by others."""
+    names = {index: name for name, index in context.indexes.items()}
+    ours: set[NeighbourConfig] = set()
+    resolved: Resolved = {}
+    for message in context.netlink.get_neighbours(family=socket.AF_INET):
+        mac = message.get("NDA_LLADDR")
+        link = names.get(message["ifindex"])
+        if mac is None or link is None:
+            continue
+        address = IPv4Address(message.get("NDA_DST"))
+        if message.get("NDA_PROTOCOL") == PROTOCOL and message["state"] & _PERMANENT:
+            ours.add(NeighbourConfig(link, address, mac))
+        if message["state"] & _VALID:
+            resolved[link, address] = mac
+    return frozenset(ours), resolved
+
+
+def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """Neighbours to remove, to change and to add; one whose MAC is unknown still is no difference."""
+    have = {(entry.link, entry.address): entry for entry in actual.neighbours}
+    want = {(entry.link, entry.address): entry for entry in desired.neighbours}
+    for key in sorted(have.keys() - want.keys()):
+        yield _change(desired.name, "remove", have[key], have[key].mac or "", "")
+    for key, entry in want.items():
+        if entry.mac is None:
+            continue
+        if key not in have:
+            yield _change(desired.name, "add", entry, "", entry.mac)
+        elif have[key].mac != entry.mac:
+            yield _change(desired.name, "change", entry, have[key].mac or "", entry.mac)
+
+
+def _change(node: str, action: str, entry: NeighbourConfig, before: str, after: str) -> Change:
+    return Change(node, "neighbour", action, f"{entry.address} on {entry.link}", before, after, entry)  # type: ignore[arg-type]
+
+
+def apply(context: Context, change: Change) -> None:
+    """Add, replace or remove one neighbour."""
+    entry: NeighbourConfig = change.value
+    index = context.index(entry.link)
+    if change.action == "remove":
+        context.netlink.neigh("del", dst=str(entry.address), ifindex=index)
+        return
+    context.netlink.neigh(
+        "replace",
+        dst=str(entry.address),
+        lladdr=entry.mac,
+        ifindex=index,
+        state=_PERMANENT,
+        protocol=PROTOCOL,
+    )

@@ -1,0 +1,44 @@
+"""Reading one node's actual state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hipsnet.node import addresses, datapath, links, neighbours, offloads, routes, shaping, sysctls
+from hipsnet.node.actual import Actual
+from hipsnet.node.context import Context
+from hipsnet.node.desired import NodeConfig
+
+
+def read_actual(context: Context, desired: NodeConfig) -> Actual:
+    """What the kernel says about an open node; of settings and offloads only what `desired` speaks of."""
+    found = links.read(context)
+    ours, foreign = addresses.read(context)
+    wanted = {link.name: link for link in desired.links}
+    losses = dict(enumerate(datapath.losses(desired)))
+    complete = {}
+    for name, link in found.items():
+        more = shaping.read(context, link)
+        if name in wanted:
+            if wanted[name].tx_checksum is not None:
+                more["tx_checksum"] = offloads.tx_checksum(name)
+            if (port := wanted[name].port) is not None:
+                more["loss_ppm"] = losses.get(port, 0)
+        complete[name] = replace(
+            link,
+            addresses=frozenset(ours.get(link.index, ())),
+            foreign_addresses=frozenset(foreign.get(link.index, ())),
+            **more,
+        )
+    our_routes, foreign_routes = routes.read(context)
+    our_neighbours, resolved = neighbours.read(context)
+    return Actual(
+        links=complete,
+        routes=our_routes,
+        foreign_routes=foreign_routes,
+        neighbours=our_neighbours,
+        resolved=resolved,
+        sysctls=sysctls.read(desired.sysctls),
+        table=datapath.table(desired),
+        program_differences=datapath.program_differences(desired),
+    )

@@ -1,0 +1,82 @@
+"""The rate of a cable: a hierarchical token bucket on the sending side of each end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hipsnet.node.actual import Actual, ActualLink
+from hipsnet.node.change import Change
+from hipsnet.node.context import Context
+from hipsnet.node.desired import LinkConfig, NodeConfig
+
+_ROOT = 0xFFFF_FFFF
+_QDISC, _CLASS = 0x48_0000, 0x48_0001
+"""Handles of ours: 48: and 48:1 ('H'). A root qdisc with another handle was made by somebody else."""
+
+
+def burst_bytes(rate_bps: int, mtu: int) -> int:
+    """What may leave at once: half a millisecond of the rate, and never less than two frames.
+
+    A larger burst lets small messages pass faster than the cable; a smaller one costs rate, for timers are late.
+    """
+    return max(2 * (mtu + 14), rate_bps // 8 // 2000)
+
+
+def read(context: Context, link: ActualLink) -> dict[str, Any]:
+    """The fields of ActualLink that this aspect owns, of a link with a token bucket."""
+    if link.qdisc != "htb":
+        return {}
+    for message in context.netlink.get_classes(index=link.index):
+        if message["handle"] == _CLASS:
+            options = message.get("TCA_OPTIONS")
+            bytes_per_s = options.get("TCA_HTB_RATE64") or options.get("TCA_HTB_PARMS")["rate"]
+            return {"rate_bps": 8 * bytes_per_s}
+    return {}
+
+
+def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """Links whose rate has to be set, changed or freed."""
+    for link in desired.links:
+        if not link.shaped:
+            continue
+        now = actual.links.get(link.name)
+        have = now.rate_bps if now else None
+        if _bytes_per_s(link.rate_bps) == _bytes_per_s(have):
+            continue
+        action = "add" if have is None else "remove" if link.rate_bps is None else "change"
+        before, after = ("" if now is None else rate_text(have)), rate_text(link.rate_bps)
+        yield Change(desired.name, "rate", action, link.name, before, after, link)  # type: ignore[arg-type]
+
+
+def _bytes_per_s(rate_bps: int | None) -> int | None:
+    return None if rate_bps is None else rate_bps // 8
+
+
+def rate_text(rate_bps: int | None) -> str:
+    """A rate for the reader, in the unit that the topology file uses."""
+    if rate_bps is None:
+        return "unlimited"
+    for unit, size in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
+        if rate_bps >= size:
+            return f"{rate_bps / size:g} {unit}"
+    return f"{rate_bps} bit/s"
+
+
+def apply(context: Context, change: Change) -> None:
+    """Set, change (in place, traffic goes on) or take away one link's rate."""
+    link: LinkConfig = change.value
+    index = context.index(link.name)
+    if link.rate_bps is None:
+        context.netlink.tc("del", index=index, handle=_QDISC, parent=_ROOT)
+        return
+    burst = burst_bytes(link.rate_bps, link.mtu or 1500)
+    bucket = {
+        "handle": _CLASS, "parent": _QDISC, "rate": link.rate_bps // 8, "ceil": link.rate_bps // 8,
+        "burst": burst, "cburst": burst, "quantum": max(1514, min(burst, 200_000)),
+    }  # fmt: skip
+    if change.action == "add":
+        context.netlink.tc("replace", "htb", index, handle=_QDISC, default=1)
+        context.netlink.tc("add-class", "htb", index, **bucket)
+    else:
+        context.netlink.tc("change-class", "htb", index, **bucket)

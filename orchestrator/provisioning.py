@@ -1,0 +1,117 @@
+"""Carrying out a plan: namespaces, then cables, then every node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hipsnet.errors import ProvisionError
+from hipsnet.node import namespace
+from hipsnet.node.applying import apply
+from hipsnet.node.changes import changes
+from hipsnet.node.context import opened
+from hipsnet.node.desired import NodeConfig
+from hipsnet.node.observe import read_actual
+from hipsnet.node.programs import ensure_programs
+from hipsnet.topology import Fabric, Link, Topology
+from orchestrator import cables, state
+from orchestrator.lab import mark, namespace_name
+from orchestrator.locking import locked
+from orchestrator.plan import Plan, make_plan
+from orchestrator.removal import remove_nodes
+
+_ROUNDS = 3
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Provision:
+    """A plan that was carried out, and how many seconds that took."""
+
+    plan: Plan
+    seconds: float
+
+
+def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Plan], Tell]) -> Plan:
+    """Make the lab match the file, changing only what differs; returns the plan that was carried out.
+
+    `begin` is told the plan and answers with a function that is called after each of its `work` units with what
+    was done. `file` is remembered, so that a destroy can find the fabric by it. Raises ConflictError before
+    anything is changed if something foreign is in the way, ProvisionError if the kernel refuses a step or another
+    command holds the fabric.
+    """
+    ensure_programs()
+    with locked(fabric.name):
+        plan = make_plan(topology, fabric)
+        tell = begin(plan)
+        before = state.read(fabric.name)
+        intent = set(before.nodes if before else ()) | set(plan.configs) | set(plan.remove_nodes)
+        if not plan.is_empty or before is None:
+            state.write(fabric.name, state.Record(file, tuple(sorted(intent))))
+            carry_out(plan, tell)
+        done = state.Record(file, tuple(sorted(plan.configs)))
+        if done != before:
+            state.write(fabric.name, done)
+    return plan
+
+
+def carry_out(plan: Plan, tell: Tell) -> None:
+    """Do what the plan says. Called with the fabric's lock held and the intent recorded."""
+    name = plan.fabric.name
+    _unplug(plan)
+    remove_nodes(name, plan.remove_nodes)
+    for node in plan.remove_nodes:
+        tell(f"{node} removed")
+    for node in plan.add_nodes:
+        namespace.create(namespace_name(name, node), mark(name, node))
+        tell(f"{node} made")
+    _plug(plan, tell)
+    for node in plan.changes:
+        settle(plan.configs[node], namespace_name(name, node))
+        tell(f"{node} configured")
+
+
+def settle(config: NodeConfig, place: str | None) -> None:
+    """Bring one node to its configuration, and look again: what undoes itself is an error, not a success."""
+    with opened(config.name, place) as context:
+        for _ in range(_ROUNDS):
+            steps = changes(config, read_actual(context, config))
+            if not steps:
+                return
+            apply(context, steps)
+        steps = changes(config, read_actual(context, config))
+    if steps:
+        listed = "; ".join(str(step) for step in steps[:3])
+        raise ProvisionError(
+            f"{config.name}: {len(steps)} changes do not stay: {listed}; who else sets them?"
+        )
+
+
+def _unplug(plan: Plan) -> None:
+    ends: dict[str, list[str]] = defaultdict(list)
+    for node, link in plan.cables.remove:
+        if node not in plan.remove_nodes:
+            ends[node].append(link)
+    for node, names in ends.items():
+        with opened(node, namespace_name(plan.fabric.name, node)) as context:
+            for name in names:
+                cables.remove_end(context, name)
+
+
+def _plug(plan: Plan, tell: Tell) -> None:
+    """Make the cables, then name both ends."""
+    fabric = plan.fabric.name
+    by_node: dict[str, list[Link]] = defaultdict(list)
+    ends: dict[str, list[tuple[str, Link]]] = defaultdict(list)
+    for link in plan.cables.add:
+        by_node[link.a.node].append(link)
+        for port in (link.a, link.b):
+            ends[port.node].append((port.name, link))
+    for node, links in by_node.items():
+        with opened(node, namespace_name(fabric, node)) as context:
+            for link in cables.make(context, fabric, links, plan.topology.link.mtu):
+                tell(f"{link.name} plugged")
+    for node, named in ends.items():
+        with opened(node, namespace_name(fabric, node)) as context:
+            cables.name_ends(context, fabric, named)

@@ -1,0 +1,84 @@
+"""What is remembered about a fabric between two commands: its record under /run/hipsnet/<fabric>/."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path("/run/hipsnet")
+_RECORD = "record.json"
+_LOCK = "lock"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The intent of a provision, written before anything is made: so what a killed run left is known as ours.
+
+    `nodes` are all names that may have been made, `file` is the topology file's absolute path.
+    """
+
+    file: str
+    nodes: tuple[str, ...]
+
+
+def folder(fabric: str) -> Path:
+    """Where everything about a fabric is kept."""
+    return ROOT / fabric
+
+
+def lock_path(fabric: str) -> Path:
+    """The file that whoever changes a fabric holds locked."""
+    return folder(fabric) / _LOCK
+
+
+def read(fabric: str) -> Record | None:
+    """The record of a fabric; None if there is none (or one that was torn by the machine's end)."""
+    try:
+        found = json.loads((folder(fabric) / _RECORD).read_text())
+        return Record(found["file"], tuple(found["nodes"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write(fabric: str, record: Record) -> None:
+    """Replace the record of a fabric, whole or not at all."""
+    write_json(folder(fabric) / _RECORD, asdict(record))
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(content, indent=1))
+    part.replace(path)
+
+
+def remove(fabric: str) -> None:
+    """Forget a fabric. Called with its lock held; the lock goes last."""
+    home = folder(fabric)
+    if not home.is_dir():
+        return
+    for entry in home.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != _LOCK:
+            entry.unlink()
+    lock_path(fabric).unlink(missing_ok=True)
+    remove_empty(home)
+
+
+def remove_empty(home: Path) -> None:
+    """Remove a fabric's folder, and the root, where nobody has put anything in them meanwhile."""
+    for place in (home, ROOT):
+        with contextlib.suppress(OSError):
+            place.rmdir()
+
+
+def fabrics() -> tuple[str, ...]:
+    """The names of all fabrics that something is remembered of, sorted."""
+    if not ROOT.is_dir():
+        return ()
+    return tuple(sorted(entry.name for entry in ROOT.iterdir() if entry.is_dir()))
