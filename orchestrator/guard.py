@@ -1,0 +1,180 @@
+"""The guard of a job: the process that starts its programs, and outlives none of their descendants.
+
+It is forked from the launcher before anything else, has a single thread, and adopts orphans, so whatever a
+program starts stays below it. When the launcher is gone, however it went, the control pipe reads as closed
+and the guard ends everything. If the guard itself is killed, the kernel kills the programs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hipsnet.errors import HipsnetError
+from hipsnet.node.namespace import inside
+
+STOP, KILL = b"s", b"k"
+"""What the launcher writes on the control pipe: end the programs (after a grace), or at once."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a job: where it runs and with what. `namespace` None is the launcher's own."""
+
+    server: str
+    namespace: str | None
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """The guard's ends of the pipes: one output and one error descriptor for each program."""
+
+    control: int
+    report: int
+    outputs: tuple[tuple[int, int], ...]
+
+
+def guard(programs: Sequence[Program], pipes: Pipes, grace_s: float) -> None:
+    """Run the programs until all have ended, one has failed, or the launcher says so; then end what is left.
+
+    Reports each ending as a JSON line {"program": index, "status": exit code, negative for a signal}, and a
+    program that could not be started as {"program": index, "error": why}. Call it in a fresh fork and exit.
+    """
+    os.setsid()  # the terminal's Ctrl-C is for the launcher
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    running: dict[int, int] = {}
+    try:
+        for index, program in enumerate(programs):
+            running[_start(program, pipes.outputs[index])] = index
+    except (OSError, HipsnetError) as error:
+        _report(pipes.report, program=len(running), error=str(error))
+    else:
+        _watch(running, pipes, wake)
+    for pair in pipes.outputs:
+        for descriptor in pair:
+            os.close(descriptor)
+    _end(running, pipes, wake, grace_s)
+
+
+def _start(program: Program, outputs: tuple[int, int]) -> int:
+    parent = os.getpid()
+
+    def die_with_guard() -> None:  # runs between fork and exec; safe because the guard has one thread
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with inside(program.namespace):
+        process = subprocess.Popen(
+            program.command,
+            env=program.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=outputs[0],
+            stderr=outputs[1],
+            start_new_session=True,
+            preexec_fn=die_with_guard,
+        )
+    process.returncode = 0  # the guard reaps it itself
+    return process.pid
+
+
+def _watch(running: dict[int, int], pipes: Pipes, wake: int) -> None:
+    """Return when nothing runs any more, a program has failed, or somebody wants the end."""
+    while running:
+        ready, _, _ = select.select([pipes.control, wake], [], [])
+        if pipes.control in ready:
+            return
+        signals = os.read(wake, 4096)
+        statuses, _ = _reap(running, pipes.report)
+        if any(statuses) or set(signals) - {signal.SIGCHLD}:
+            return
+
+
+def _end(running: dict[int, int], pipes: Pipes, wake: int, grace_s: float) -> None:
+    """End all descendants: ask, wait `grace_s` seconds or until told not to, kill. Returns when none lives."""
+    deadline = time.monotonic() + grace_s
+    _signal(descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
+    listening = [wake, pipes.control]
+    while _reap(running, pipes.report)[1]:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            _signal(descendants(os.getpid()), signal.SIGKILL)
+            left = 0.05
+        ready, _, _ = select.select(listening, [], [], left)
+        if wake in ready:
+            os.read(wake, 4096)
+        if pipes.control in ready:
+            order = os.read(pipes.control, 1)
+            if order == KILL:
+                deadline = 0.0
+            elif not order:
+                listening.remove(pipes.control)
+
+
+def _reap(running: dict[int, int], report: int) -> tuple[list[int], bool]:
+    """Collect what has ended and report the programs among it: their statuses, and if children are left."""
+    statuses = []
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] in running:
+                status = os.waitstatus_to_exitcode(ended[1])
+                _report(report, program=running.pop(ended[0]), status=status)
+                statuses.append(status)
+    except ChildProcessError:
+        return statuses, False
+    return statuses, True
+
+
+def descendants(root: int) -> list[int]:
+    """The processes below `root`, from /proc; processes that end meanwhile may be among them."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                stat = (entry / "stat").read_bytes()
+            except OSError:
+                continue
+            parent = int(stat[stat.rindex(b")") + 2 :].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = list(children.get(root, ()))
+    for process in found:  # grows while it is walked
+        found.extend(children.get(process, ()))
+    return found
+
+
+def _signal(processes: Iterable[int], *signals: signal.Signals) -> None:
+    for process in processes:
+        for number in signals:
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                break
+
+
+def _wake_on(*signals: signal.Signals) -> int:
+    """Turn the signals into bytes on a pipe; the programs get the default actions back when they start."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in signals:
+        signal.signal(number, lambda *_: None)
+    return reader
+
+
+def _report(descriptor: int, **fields: int | str) -> None:
+    with suppress(BrokenPipeError):  # the launcher is gone
+        os.write(descriptor, json.dumps(fields).encode() + b"\n")

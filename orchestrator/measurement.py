@@ -1,0 +1,53 @@
+"""What a job measures: the vectors to be synchronized, how often, and the line of text that tells a worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from hipsnet.errors import InputError
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
+"""The types that can be synchronized, and the bytes of one element."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the results: vectors of `counts` elements, synchronized one after the other in an iteration.
+
+    `model` is the network whose gradients they are, if they are.
+    """
+
+    counts: tuple[int, ...]
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All cases of a job. `warmup` iterations go before the `iterations` that count; `check` verifies the sums."""
+
+    cases: tuple[Case, ...]
+    dtype: str
+    iterations: int
+    warmup: int
+    check: bool
+
+    def to_text(self) -> str:
+        """One line that `from_text` reads back."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Measurement:
+        """Read what `to_text` has written."""
+        fields = json.loads(text)
+        cases = tuple(Case(tuple(case["counts"]), case["model"]) for case in fields.pop("cases"))
+        return cls(cases, **fields)
+
+
+def count(size_bytes: int, dtype: str) -> int:
+    """The elements that fit into `size_bytes`. Raises InputError for an unknown type or less than one element."""
+    if dtype not in ITEM_BYTES:
+        raise InputError(f"--dtype: found {dtype!r}; allowed: {', '.join(ITEM_BYTES)}")
+    if size_bytes < ITEM_BYTES[dtype]:
+        raise InputError(f"--size: found {size_bytes} B; wanted at least one {dtype} ({ITEM_BYTES[dtype]} B)")
+    return size_bytes // ITEM_BYTES[dtype]

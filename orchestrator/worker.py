@@ -1,0 +1,98 @@
+"""One rank of a measuring job: synchronizes what it is told to, and tells its times as JSON lines on stdout."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import hipsnet
+from hipsnet.errors import HipsnetError
+from orchestrator import pattern
+from orchestrator.measurement import Case, Measurement
+
+Tell = Callable[..., None]
+
+
+def main(arguments: list[str]) -> int:
+    """Do the measurement that the one argument describes; the exit code."""
+    tell = _telling()
+    measurement = Measurement.from_text(arguments[0])
+    try:
+        with hipsnet.init() as communicator:
+            for index, case in enumerate(measurement.cases):
+                _measure(communicator, measurement, index, case, tell)
+    except HipsnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _measure(communicator: Any, measurement: Measurement, index: int, case: Case, tell: Tell) -> None:
+    """Time one case.
+
+    Every iteration starts from the same numbers and a barrier; a rank's time includes its wait for the others.
+    """
+    dtype = _dtype(measurement.dtype)
+    vectors = [np.empty(count, dtype) for count in case.counts]
+    block = pattern.contribution(communicator.rank, max(case.counts), dtype)
+    times, digests = [], []
+    gc.disable()
+    for iteration in range(-measurement.warmup, measurement.iterations):
+        for vector in vectors:
+            pattern.fill(vector, block)
+        communicator.barrier()
+        begin = time.perf_counter()
+        for vector in vectors:
+            communicator.all_reduce(vector)
+        elapsed = time.perf_counter() - begin
+        if iteration >= 0:
+            times.append(elapsed)
+        if measurement.check:
+            digests.append(_digest(vectors))
+        if communicator.rank == 0:
+            tell(case=index, done=iteration + measurement.warmup + 1)
+    gc.enable()
+    wrong = None
+    if measurement.check:
+        sums = pattern.expected(communicator.world_size, max(case.counts), dtype)
+        wrong = sum(pattern.wrong(vector, sums) for vector in vectors)
+    tell(case=index, times_s=times, digests=digests, wrong=wrong)
+
+
+def _digest(vectors: list[pattern.Vector]) -> int:
+    """A checksum of all bits."""
+    digest = 0
+    for vector in vectors:
+        digest = zlib.crc32(vector.view(np.uint8), digest)
+    return digest
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes  # a tenth of a second that only this type has to pay
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def _telling() -> Tell:
+    """Keep stdout for JSON lines: whatever else is printed goes to stderr."""
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def tell(**fields: object) -> None:
+        channel.write(json.dumps(fields) + "\n")
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
