@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from hipsnet.topology.fabric import NextHop, Route
+from hipsnet.topology.fabric import NextHop, Port, Route
 from hipsnet.topology.schema import Topology
 
 SUBNET_BITS = 16
@@ -101,6 +101,12 @@ def server_name(digits: Sequence[int], sides: Sequence[int]) -> str:
 def subnets(topology: Topology, levels: int) -> tuple[IPv4Network, ...]:
     """Return the port addresses' prefix of each level."""
     return tuple(itertools.islice(topology.addresses.ports.subnets(new_prefix=SUBNET_BITS), levels))
+
+
+def address_of(port: Port) -> IPv4Address:
+    """Return the address of a port that is known to have one."""
+    assert port.address is not None
+    return port.address.ip
 
 
 def mac_source(topology: Topology) -> Callable[[str, int], str]:

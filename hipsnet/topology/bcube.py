@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.topology import addressing, schema
-from hipsnet.topology.addressing import Plan
+from hipsnet.topology.addressing import Plan, address_of
 from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server, Switch
 
 
@@ -101,8 +101,7 @@ def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
 
     def step(level: int, digit: int) -> NextHop:
         port = neighbour(fabric, server, level, digit).ports[level]
-        assert port.address is not None
-        return NextHop(level, port.address.ip, port.mac)
+        return NextHop(level, address_of(port), port.mac)
 
     for level, subnet in enumerate(fabric.subnets):
         plan = port_plan(subnet, n, levels)
@@ -114,14 +113,17 @@ def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
 def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
     """Yield BuildPathSet's k node-disjoint paths (SIGCOMM 2009, section 3.3, figure 4).
 
-    Where digit i differs, DCRouting corrects i, i-1, ..., i+1: the order of the target's level-(i+1) address.
-    Where it is equal, AltDCRouting first steps to a neighbour at level i, the source's own decision, and
-    corrects i-1, ..., i from there: the order of the target's level-i address.
+    Where digit i differs, DCRouting corrects i, i-1, ..., i+1: the order of the target's address in the level
+    of the next higher digit that differs. Where it is equal, AltDCRouting first steps to a neighbour at level
+    i, the source's own decision, and corrects i-1, ..., i from there: the order of the target's level-i address.
+    So every path arrives by a port of its own, and that port's address is its destination.
     """
     n, levels = fabric.sides[0], len(fabric.sides)
+    differing = [level for level in range(levels) if source.digits[level] != target.digits[level]]
     for start in range(levels):
-        if source.digits[start] != target.digits[start]:
-            hops, here, last = [], source, (start + 1) % levels
+        if start in differing:
+            hops, here = [], source
+            last = min(differing, key=lambda level: (level - start - 1) % levels)
         else:
             here, last = neighbour(fabric, source, start, (source.digits[start] + 1) % n), start
             hops = [Hop(source.ports[start], here.ports[start])]
@@ -130,6 +132,4 @@ def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
                 there = neighbour(fabric, here, level, target.digits[level])
                 hops.append(Hop(here.ports[level], there.ports[level]))
                 here = there
-        address = target.ports[last].address
-        assert address is not None
-        yield Path(source.name, target.name, tuple(hops), address.ip)
+        yield Path(source.name, target.name, tuple(hops), address_of(hops[-1].receiver))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hipsnet.topology import limits, quantities
+from hipsnet.topology import deadlock, limits, quantities
 from hipsnet.topology.addressing import digits_of, server_name
+from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
 from hipsnet.topology.schema import BCube, Host, Topology, Torus
 
@@ -29,9 +30,22 @@ def findings(topology: Topology) -> Iterator[Finding]:
     elif reason := limits.misplaced(shape, addresses):
         wanted = f"a ports prefix with {limits.levels(shape)} /16s that do not overlap identity"
         yield Finding(("addresses",), reason, wanted)
-    elif topology.nodes != "lab":
-        yield from _nodes(topology, topology.nodes)
+    elif topology.nodes != "lab" and (found := list(_nodes(topology, topology.nodes))):
+        yield from found
+    else:
+        yield from _deadlock(topology)
     yield from _thresholds(topology)
+
+
+def _deadlock(topology: Topology) -> Iterator[Finding]:
+    """Lossless traffic must not be able to wait for itself in a circle."""
+    if topology.pfc is None:
+        return
+    ways, fabric = topology.pfc.routes, build(topology)
+    if cycle := deadlock.cycle(fabric, ways):
+        found = f"{ways}, with which packets can wait for one another: {' -> '.join(cycle)}"
+        cure = deadlock.cure(fabric, ways)
+        yield Finding(("pfc", "routes"), found, f"{cure} (or no pfc section: all traffic lossy)")
 
 
 def _servers(shape: limits.Shape) -> tuple[list[str], int]:

@@ -1,14 +1,15 @@
 """Fat-Tree(k): k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches.
 
 After Al-Fares et al., SIGCOMM 2008. A NIC sits in host slot rank * NICs + NIC, counted along the edge
-switches; every cable is a /31 and every switch a router. Layer 0 cables join servers and edge, 1 edge and aggregation, 2 aggregation and core; all switches are built.
+switches; every cable is a /31 and every switch a router. Cables of layer 0 join servers and edge, 1 edge and
+aggregation, 2 aggregation and core; all switches are built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.topology import addressing, schema
 from hipsnet.topology.addressing import Plan
@@ -124,16 +125,8 @@ def _links(nodes: tuple[Server | Switch, ...]) -> Iterator[Link]:
     """Join the two ends of each /31, the lower first."""
     lower: dict[IPv4Network, Port] = {}
     for port in (port for node in nodes for port in node.ports):
-        assert port.address is not None
-        if int(port.address.ip) & 1 == LOWER:
+        if port.address and int(port.address.ip) & 1 == LOWER:
             lower[port.address.network] = port
     for port in (port for node in nodes for port in node.ports):
-        assert port.address is not None
-        if int(port.address.ip) & 1 == UPPER:
+        if port.address and int(port.address.ip) & 1 == UPPER:
             yield Link(lower[port.address.network], port)
-
-
-def address_of(port: Port) -> IPv4Address:
-    """Return a port's address; every port of a Fat-Tree has one."""
-    assert port.address is not None
-    return port.address.ip

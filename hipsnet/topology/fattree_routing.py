@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Network
 
 from hipsnet.topology import fattree
-from hipsnet.topology.addressing import Plan
+from hipsnet.topology.addressing import Plan, address_of
 from hipsnet.topology.fabric import Fabric, Hop, NextHop, Path, Port, Route, Server, Switch
 
 Behind = Callable[[int, int, int], Port | None]  # the port that leads down to a host slot, if one does
@@ -28,7 +28,7 @@ def _server_routes(fabric: Fabric, server: Server) -> Iterator[Route]:
     if len(server.ports) > 1:
         for other in fabric.servers:
             for port in other.ports if other is not server else ():
-                yield Route(IPv4Network(fattree.address_of(port)), _hops(fabric, [server.ports[port.index]]))
+                yield Route(IPv4Network(address_of(port)), _hops(fabric, [server.ports[port.index]]))
     for prefix in (*fabric.subnets, fabric.identities):
         yield Route(prefix, _hops(fabric, server.ports))
 
@@ -85,7 +85,7 @@ def _plans(fabric: Fabric) -> list[Plan]:
 
 def _hops(fabric: Fabric, ports: Iterable[Port]) -> tuple[NextHop, ...]:
     peers = [(port.index, fabric.peer(port)) for port in ports]
-    return tuple(NextHop(index, fattree.address_of(peer), peer.mac) for index, peer in peers)
+    return tuple(NextHop(index, address_of(peer), peer.mac) for index, peer in peers)
 
 
 def _ports(switch: Switch, layer: int) -> list[Port]:
@@ -123,7 +123,7 @@ def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
         for here, there in zip(way[1:], [*way[2:], target.name], strict=True):
             senders.append(_port_towards(fabric, here, arrival if there == target.name else there))
         hops = tuple(Hop(port, fabric.peer(port)) for port in senders)
-        yield Path(source.name, target.name, hops, fattree.address_of(arrival))
+        yield Path(source.name, target.name, hops, address_of(arrival))
 
 
 def _port_towards(fabric: Fabric, here: str, there: str | Port) -> Port:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.topology import addressing, schema
-from hipsnet.topology.addressing import Plan
+from hipsnet.topology.addressing import Plan, address_of
 from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server
 
 LOWER, UPPER = 0, 1  # the ends of a cable: the + port of one server, the - port of its successor
@@ -115,8 +115,7 @@ def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
     def towards(dimension: int, value: int) -> NextHop:
         port = port_of(fabric, server, dimension, shorter(server.digits[dimension], value, sides[dimension]))
         peer = fabric.peer(port)
-        assert peer.address is not None
-        return NextHop(port.index, peer.address.ip, peer.mac)
+        return NextHop(port.index, address_of(peer), peer.mac)
 
     own = server.digits
     for dimension, subnet in enumerate(fabric.subnets):
@@ -137,22 +136,21 @@ def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
 
     A dimension that differs gives the path that begins with it and goes on in rotated order. A neighbour at
     which no such path begins gives one more, which corrects that dimension last, unless the way on from there
-    leads back through the source.
+    leads back through the source. Every path arrives by a port of its own, whose address is its destination.
     """
     dimensions = len(fabric.sides)
+    differing = [d for d in range(dimensions) if source.digits[d] != target.digits[d]]
     for port in source.ports:
-        here, there = source.digits[port.level], target.digits[port.level]
+        here, there, side = source.digits[port.level], target.digits[port.level], fabric.sides[port.level]
         aside = neighbour(fabric, source, port)
-        if here != there and port.direction == shorter(here, there, fabric.sides[port.level]):
-            last = (port.level - 1) % dimensions
-        elif here == there or port.direction == shorter(
-            aside.digits[port.level], there, fabric.sides[port.level]
-        ):
+        if here != there and port.direction == shorter(here, there, side):
+            last = min(differing, key=lambda d: (port.level - d - 1) % dimensions)
+        elif here == there or port.direction == shorter(aside.digits[port.level], there, side):
             last = port.level
         else:
             continue
         hops = [Hop(port, fabric.peer(port)), *_walk(fabric, aside, target, order(last, dimensions))]
-        yield Path(source.name, target.name, tuple(hops), _arrival(fabric, target, hops[-1].receiver, last))
+        yield Path(source.name, target.name, tuple(hops), address_of(hops[-1].receiver))
 
 
 def _walk(fabric: Fabric, here: Server, target: Server, dimensions: tuple[int, ...]) -> Iterator[Hop]:
@@ -162,11 +160,3 @@ def _walk(fabric: Fabric, here: Server, target: Server, dimensions: tuple[int, .
             port = port_of(fabric, here, dimension, way)
             yield Hop(port, fabric.peer(port))
             here = neighbour(fabric, here, port)
-
-
-def _arrival(fabric: Fabric, target: Server, port: Port, dimension: int) -> IPv4Address:
-    """Return the target's address along a dimension: the arrival port's own, if that lies along it."""
-    if port.level != dimension:
-        port = port_of(fabric, target, dimension, directions(fabric.sides[dimension])[0])
-    assert port.address is not None
-    return port.address.ip

@@ -1,0 +1,181 @@
+"""Can lossless traffic wait for itself in a circle? The channel-dependency graph of the routes in use says.
+
+A channel is one direction of a cable, named by the port that sends into it. A packet that holds one channel
+and wants the next makes the first depend on the second; a network whose channels depend on one another in a
+circle can deadlock (Dally and Seitz, IEEE ToC 1987), and with PFC it stays so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Literal, get_args
+
+from hipsnet.topology.fabric import Fabric, Port, Server
+from hipsnet.topology.routing import routes
+
+Ways = Literal["neighbours", "fixed", "disjoint"]
+Channel = tuple[str, int]  # (node, index of the port that sends)
+Graph = dict[Channel, set[Channel]]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a node does with the addresses of a prefix: out of `sender`, into `receiver`."""
+
+    prefix: IPv4Network
+    sender: Port
+    receiver: Port
+
+
+def cycle(fabric: Fabric, ways: Ways) -> tuple[str, ...] | None:
+    """Return a circle of channels that wait for one another, first and last the same, or None.
+
+    `ways` are the routes that lossless traffic may take: "neighbours", one hop only, as HiPS itself goes;
+    "fixed", the routes to the identities; "disjoint", those to every port address and the path sets' detours.
+    """
+    found = _circle(_graph(fabric, ways))
+    return tuple(f"{node}.{fabric.nodes[node].ports[index].name}" for node, index in found) if found else None
+
+
+def cure(fabric: Fabric, ways: Ways) -> str:
+    """Return the widest of the narrower choices of `ways` that cannot deadlock on this fabric."""
+    every: tuple[Ways, ...] = get_args(Ways)
+    narrower = reversed(every[: every.index(ways)])
+    return next(way for way in narrower if cycle(fabric, way) is None)
+
+
+def _graph(fabric: Fabric, ways: Ways) -> Graph:
+    graph: Graph = defaultdict(set)
+    if ways == "neighbours":  # every packet is consumed where it arrives
+        return graph
+    for base in [fabric.identities] if ways == "fixed" else _server_subnets(fabric):
+        table = _table(fabric, base)
+        for entries in table.values():
+            for entry in entries:
+                following = _after(fabric, entry, table[entry.receiver.node])
+                _depend(fabric, graph, entry.sender, entry.receiver, following)
+        if ways == "disjoint" and fabric.kind != "fattree":
+            _add_detours(fabric, graph, fabric.subnets.index(base), table)
+    return graph
+
+
+def _server_subnets(fabric: Fabric) -> tuple[IPv4Network, ...]:
+    """Return the prefixes of the servers' port addresses."""
+    return fabric.subnets[:1] if fabric.kind == "fattree" else fabric.subnets
+
+
+def _table(fabric: Fabric, base: IPv4Network) -> dict[str, list[_Entry]]:
+    """Return, for each node, what it does with the addresses in `base`: its routes and its neighbours."""
+    nodes = fabric.nodes.values()
+    ports = {port.address.ip: port for node in nodes for port in node.ports if port.address}
+    table: dict[str, list[_Entry]] = {}
+    for node in nodes:
+        entries = table[node.name] = []
+        for route in routes(fabric, node.name):
+            if route.prefix.subnet_of(base):
+                entries += [_Entry(route.prefix, node.ports[hop.port], ports[hop.via]) for hop in route.hops]
+        for port in node.ports:
+            if port.address and port.address.ip in base:
+                entries += [
+                    _Entry(IPv4Network(other.address.ip), port, other)
+                    for other in _neighbours(fabric, port)
+                    if other.address
+                ]
+    return table
+
+
+def _neighbours(fabric: Fabric, port: Port) -> list[Port]:
+    """Return the ports that a port reaches by its cable and at most a layer-2 switch."""
+    peer = fabric.peer(port)
+    switch = fabric.nodes[peer.node]
+    if isinstance(switch, Server) or switch.routes_at == "l3":
+        return [peer]
+    return [fabric.peer(other) for other in switch.ports if other is not peer]
+
+
+def _after(fabric: Fabric, entry: _Entry, table: list[_Entry]) -> Iterator[Port]:
+    """Yield the ports by which packets that came by `entry` go on: narrower prefixes, the next wider one."""
+    prefix, here = entry.prefix, fabric.nodes[entry.receiver.node]
+    own = {port.address.ip for port in here.ports if port.address}
+    own |= {here.identity} if isinstance(here, Server) else set()
+    if prefix.prefixlen == 32 and prefix.network_address in own:
+        return
+    wider = [e.prefix.prefixlen for e in table if prefix.subnet_of(e.prefix)]
+    for other in table:
+        next_wider = prefix.subnet_of(other.prefix) and other.prefix.prefixlen == max(wider)
+        if next_wider or other.prefix.subnet_of(prefix):
+            yield other.sender
+
+
+def _depend(fabric: Fabric, graph: Graph, sender: Port, receiver: Port, following: Iterable[Port]) -> None:
+    """Note that packets from `sender` into `receiver` wait for the ports `following`."""
+    channel, last_cable = (sender.node, sender.index), fabric.peer(receiver)
+    if last_cable != sender:  # a layer-2 switch stands between, and holds packets as well
+        graph[channel].add((last_cable.node, last_cable.index))
+        channel = (last_cable.node, last_cable.index)
+    graph[channel].update((port.node, port.index) for port in following)
+
+
+def _add_detours(fabric: Fabric, graph: Graph, level: int, table: dict[str, list[_Entry]]) -> None:
+    """Add the first hops that a source takes against the routes, to its neighbours of `level`, as in `paths`.
+
+    From there the other digits come first, or on a torus the ring is followed further the same way.
+    """
+    for server in fabric.servers:
+        for port in server.ports:
+            if port.level == level:
+                for aside in _neighbours(fabric, port):
+                    following = [
+                        entry.sender
+                        for entry in table[aside.node]
+                        if entry.sender.level != level or entry.sender.direction == port.direction != 0
+                    ]
+                    _depend(fabric, graph, port, aside, following)
+
+
+def _circle(graph: Graph) -> list[Channel] | None:
+    """Return a shortest circle through one of the channels that lie on any, its first channel repeated."""
+    start = _on_a_circle(graph)
+    if start is None:
+        return None
+    before: dict[Channel, Channel] = {}
+    waiting = deque([start])
+    while start not in before:
+        channel = waiting.popleft()
+        for following in sorted(graph.get(channel, ())):
+            if following not in before:
+                before[following] = channel
+                waiting.append(following)
+    circle = [start, before[start]]
+    while circle[-1] != start:
+        circle.append(before[circle[-1]])
+    return circle[::-1]
+
+
+def _on_a_circle(graph: Graph) -> Channel | None:
+    """Take away the channels that wait for nobody until none is left, or only such as wait in circles."""
+    waits = {channel: set(following) for channel, following in graph.items()}
+    waited: dict[Channel, list[Channel]] = defaultdict(list)
+    for channel, following in graph.items():
+        for other in following:
+            waited[other].append(channel)
+            waits.setdefault(other, set())
+    free = [channel for channel, following in waits.items() if not following]
+    while free:
+        done = free.pop()
+        waits.pop(done)
+        for channel in waited[done]:
+            waits[channel].discard(done)
+            if not waits[channel]:
+                free.append(channel)
+    if not waits:
+        return None
+    channel = min(waits)  # some that are left only lead to a circle: follow one to it
+    seen: set[Channel] = set()
+    while channel not in seen:
+        seen.add(channel)
+        channel = min(waits[channel])
+    return channel

@@ -1,0 +1,112 @@
+"""The channel-dependency graph finds the circles that are there, and no others."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from hipsnet.errors import TopologyError
+from hipsnet.topology import deadlock, parse, paths
+
+
+def has_circle(graph: dict) -> bool:
+    """Whether taking away what waits for nothing leaves something: the definition, by brute force."""
+    graph = {channel: set(after) for channel, after in graph.items()}
+    while free := [channel for channel, after in graph.items() if not after & graph.keys()]:
+        for channel in free:
+            del graph[channel]
+    return bool(graph)
+
+
+def waits(fabric, walks) -> dict:
+    """What each channel waits for, from the walks of packets: lists of hops."""
+    graph: dict = {}
+    for hops in walks:
+        channels = []
+        for hop in hops:
+            channels.append((hop.sender.node, hop.sender.index))
+            last = fabric.peer(hop.receiver)
+            if last != hop.sender:
+                channels.append((last.node, last.index))
+        for first, second in itertools.pairwise(channels):
+            graph.setdefault(first, set()).add(second)
+    return graph
+
+
+def fixed_walks(fabric, packets):
+    for source, target in itertools.permutations(fabric.servers, 2):
+        for choice in range(9 if fabric.kind == "fattree" else 1):
+            yield packets.walk(source.name, target.identity, choice)
+
+
+def disjoint_walks(fabric):
+    for source, target in itertools.permutations(fabric.servers, 2):
+        for path in paths(fabric, source.name, target.name):
+            yield path.hops
+
+
+def test_the_identity_routes_are_judged_as_their_packets_are(shape, make_fabric, packets):
+    fabric = make_fabric(shape)
+    graph = waits(fabric, fixed_walks(fabric, packets(shape)))
+    assert (deadlock.cycle(fabric, "fixed") is not None) == has_circle(graph)
+
+
+def test_the_path_sets_are_judged_as_their_packets_are(shape, make_fabric):
+    fabric = make_fabric(shape)
+    graph = waits(fabric, disjoint_walks(fabric))
+    assert (deadlock.cycle(fabric, "disjoint") is not None) == has_circle(graph)
+
+
+def test_a_named_circle_is_one_of_packets(shape, make_fabric, packets):
+    fabric = make_fabric(shape)
+    for ways, walks in (("fixed", fixed_walks(fabric, packets(shape))), ("disjoint", disjoint_walks(fabric))):
+        if named := deadlock.cycle(fabric, ways):
+            graph = waits(fabric, walks)
+            channels = [(node, int(port[1:])) for node, port in (name.split(".") for name in named)]
+            assert channels[0] == channels[-1]
+            assert len(set(channels)) == len(channels) - 1
+            for first, second in itertools.pairwise(channels):
+                assert second in graph[first], f"nothing that came by {first} goes on by {second}"
+
+
+@pytest.mark.parametrize(
+    ("flow", "fixed", "disjoint"),
+    [
+        ("{kind: bcube, n: 3, levels: 2}", False, True),
+        ("{kind: bcube, n: 8, levels: 1}", False, False),
+        ("{kind: bcube, n: 4, levels: 3}", False, True),
+        ("{kind: torus, sides: [3, 3]}", False, True),
+        ("{kind: torus, sides: [3, 3, 3]}", False, True),
+        ("{kind: torus, sides: [2, 2, 2]}", False, True),
+        ("{kind: torus, sides: [4, 3]}", True, True),
+        ("{kind: torus, sides: [5, 5]}", True, True),
+        ("{kind: fattree, servers: 16}", False, False),
+        ("{kind: fattree, servers: 9, nics: 4}", False, False),
+    ],
+)
+def test_known_verdicts(flow, fixed, disjoint, make_fabric):
+    fabric = make_fabric(flow)
+    assert deadlock.cycle(fabric, "neighbours") is None
+    assert (deadlock.cycle(fabric, "fixed") is not None) == fixed
+    assert (deadlock.cycle(fabric, "disjoint") is not None) == disjoint
+
+
+@pytest.mark.parametrize(
+    ("flow", "ways", "cure"),
+    [
+        ("{kind: bcube, n: 3, levels: 2}", "disjoint", "fixed"),
+        ("{kind: torus, sides: [3, 3]}", "disjoint", "fixed"),
+        ("{kind: torus, sides: [4, 4]}", "disjoint", "neighbours"),
+        ("{kind: torus, sides: [4, 4]}", "fixed", "neighbours"),
+    ],
+)
+def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow, ways, cure):
+    text = f"version: 1\nname: demo\nfabric: {flow}\npfc:\n  priorities: [3]\n  routes: "
+    with pytest.raises(TopologyError) as refusal:
+        parse(text + ways, "t.yaml")
+    message = str(refusal.value)
+    assert message.startswith("t.yaml:6: pfc.routes\n")
+    assert message.count(" -> ") >= 3
+    assert f"allowed: {cure}" in message
+    assert parse(text + cure, "t.yaml").pfc.routes == cure

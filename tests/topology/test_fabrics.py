@@ -1,0 +1,182 @@
+"""Fabrics have the servers, switches, cables and addresses that their definitions say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from hipsnet.errors import InputError
+from hipsnet.topology import build, find_server, parse
+
+
+def test_counts(make_fabric):
+    counts = {
+        "bcube(3,2)": (9, 6, 18),
+        "bcube(8,2)": (64, 16, 128),
+        "bcube(2,3)": (8, 12, 24),
+        "torus(3,3)": (9, 0, 18),
+        "torus(4,4)": (16, 0, 32),
+        "torus(2,3,2)": (12, 0, 6 + 12 + 6),
+        "torus(2,2)": (4, 0, 4),
+        "fattree(9)": (9, 20, 9 + 16 + 16),
+        "fattree(9x2)": (9, 45, 18 + 54 + 54),
+        "fattree(2)": (2, 5, 2 + 2 + 2),
+    }
+    for shape, expected in counts.items():
+        fabric = make_fabric(shape)
+        assert (len(fabric.servers), len(fabric.switches), len(fabric.links)) == expected, shape
+
+
+def test_every_port_is_at_its_index_and_has_one_cable(shape, make_fabric):
+    fabric = make_fabric(shape)
+    ends = [end for link in fabric.links for end in (link.a, link.b)]
+    ports = [port for node in fabric.nodes.values() for port in node.ports]
+    assert len(ends) == len(set(ends)) == len(ports)
+    assert set(ends) == set(ports)
+    for node in fabric.nodes.values():
+        assert [port.index for port in node.ports] == list(range(len(node.ports)))
+        assert {port.node for port in node.ports} == {node.name}
+    for port in ports:
+        assert fabric.peer(fabric.peer(port)) == port
+
+
+def test_addresses_and_macs_are_unique(shape, make_fabric):
+    fabric = make_fabric(shape)
+    ports = [port for node in fabric.nodes.values() for port in node.ports]
+    addresses = [port.address.ip for port in ports if port.address] + [s.identity for s in fabric.servers]
+    assert len(set(addresses)) == len(addresses)
+    assert len({port.mac for port in ports}) == len(ports)
+    assert all(port.mac.startswith("02:48:") for port in ports)
+    for port in ports:
+        if port.address and port.address.network.prefixlen < 31:
+            assert port.address.ip not in (
+                port.address.network.network_address,
+                port.address.network.broadcast_address,
+            )
+
+
+def test_an_address_tells_the_level(shape, make_fabric):
+    fabric = make_fabric(shape)
+    for node in fabric.nodes.values():
+        for port in node.ports:
+            if port.address:
+                assert port.address.ip in fabric.subnets[port.level]
+    assert all(server.identity in fabric.identities for server in fabric.servers)
+
+
+def test_ends_of_a_cable_share_a_subnet_that_no_other_cable_has(shape, make_fabric):
+    fabric = make_fabric(shape)
+    segments: dict[object, set[str]] = {}
+    for link in fabric.links:
+        for end in (link.a, link.b):
+            if end.address:
+                segment = link.b.node if link.b.address is None else link.name
+                segments.setdefault(end.address.network, set()).add(segment)
+    assert all(len(places) == 1 for places in segments.values())
+
+
+def test_bcube_neighbours_differ_in_one_digit(bcube, make_fabric):
+    fabric = make_fabric(bcube)
+    assert len(fabric.servers) == math.prod(fabric.sides)
+    for switch in fabric.switches:
+        members = [fabric.nodes[fabric.peer(port).node] for port in switch.ports]
+        for a, b in itertools.combinations(members, 2):
+            differing = [d for d in range(len(fabric.sides)) if a.digits[d] != b.digits[d]]
+            assert differing == [switch.level]
+        assert [member.digits[switch.level] for member in members] == list(range(fabric.sides[0]))
+        assert {fabric.peer(port).index for port in switch.ports} == {switch.level}
+
+
+def test_bcube_addresses_by_hand(make_fabric):
+    servers = make_fabric("bcube(3,2)").nodes
+    s12 = servers["s12"]
+    assert (s12.rank, s12.digits) == (5, (2, 1))
+    # Level 0: group = digit 1 = 1, host = digit 0 + 1 = 3, three host bits.
+    assert str(s12.ports[0].address) == "10.0.0.11/29"
+    assert str(s12.ports[1].address) == "10.1.0.18/29"
+    assert str(s12.identity) == "10.255.0.6"
+    assert make_fabric("bcube(3,2)").switches[4].name == "l1g1"
+
+
+def test_torus_cables_step_by_one(torus, make_fabric):
+    fabric = make_fabric(torus)
+    for link in fabric.links:
+        a, b = fabric.nodes[link.a.node], fabric.nodes[link.b.node]
+        side = fabric.sides[link.a.level]
+        step = [(y - x) % s for x, y, s in zip(a.digits, b.digits, fabric.sides, strict=True)]
+        assert step == [int(d == link.a.level) for d in range(len(fabric.sides))]
+        assert (link.a.direction, link.b.direction) == ((1, -1) if side > 2 else (0, 0))
+        assert int(link.b.address.ip) == int(link.a.address.ip) + 1
+
+
+def test_torus_ports_are_plus_then_minus_and_one_on_a_side_of_two(make_fabric):
+    server = make_fabric("torus(2,3,2)").servers[0]
+    assert [(port.level, port.direction) for port in server.ports] == [(0, 0), (1, 1), (1, -1), (2, 0)]
+    assert str(server.identity) == "10.255.0.0"
+    assert str(make_fabric("torus(2,3,2)").nodes["s121"].identity) == "10.255.0.13"
+
+
+def test_fattree_is_three_layers(fattree, make_fabric):
+    fabric = make_fabric(fattree)
+    k = len(fabric.switches[-1].ports)
+    layers = [[s for s in fabric.switches if s.level == layer] for layer in range(3)]
+    assert [len(layer) for layer in layers] == [k * k // 2, k * k // 2, k * k // 4]
+    assert all(len(switch.ports) == k for switch in layers[1] + layers[2])
+    assert all(len(switch.ports) <= k for switch in layers[0])
+    for core in layers[2]:
+        pods = [fabric.peer(port).node.split("a")[0] for port in core.ports]
+        assert pods == [f"p{pod}" for pod in range(k)]
+
+
+def test_fattree_takes_the_smallest_k_that_fits(make_fabric):
+    for servers, nics, k in [(2, 1, 2), (3, 1, 4), (16, 1, 4), (17, 1, 6), (9, 2, 6), (54, 1, 6), (55, 1, 8)]:
+        fabric = make_fabric(f"{{kind: fattree, servers: {servers}, nics: {nics}}}")
+        assert len(fabric.switches[-1].ports) == k
+
+
+def test_names_keep_digits_apart_when_a_side_has_more_than_ten(make_fabric):
+    fabric = make_fabric("{kind: torus, sides: [12, 2]}")
+    assert fabric.servers[-1].name == "s111"
+    assert fabric.servers[0].name == "s000"
+    assert len({server.name for server in fabric.servers}) == 24
+    assert make_fabric("{kind: fattree, servers: 11}").servers[3].name == "s03"
+
+
+def test_base_prefixes_are_settable():
+    text = (
+        "version: 1\nname: demo\nfabric: {kind: bcube, n: 3, levels: 2}\n"
+        "addresses: {ports: 172.16.0.0/12, identity: 192.168.0.0/24}\n"
+    )
+    server = build(parse(text, "t.yaml")).servers[-1]
+    assert [str(port.address) for port in server.ports] == ["172.16.0.19/29", "172.17.0.19/29"]
+    assert str(server.identity) == "192.168.0.10"
+
+
+def test_fabrics_of_different_names_share_no_mac(make_fabric):
+    text = "version: 1\nname: other\nfabric: {kind: bcube, n: 3, levels: 2}\n"
+    other = {port.mac for node in build(parse(text, "t.yaml")).nodes.values() for port in node.ports}
+    demo = {port.mac for node in make_fabric("bcube(3,2)").nodes.values() for port in node.ports}
+    assert not other & demo
+
+
+def test_hosts_may_bring_their_macs():
+    text = (
+        "version: 1\nname: demo\nfabric: {kind: bcube, n: 2, levels: 1}\nnodes:\n"
+        "  s0: {ports: [{interface: eth1, mac: '52:54:00:12:34:56'}]}\n"
+        "  s1: {ports: [{interface: eth1}]}\n"
+    )
+    fabric = build(parse(text, "t.yaml"))
+    assert fabric.servers[0].ports[0].mac == "52:54:00:12:34:56"
+    assert fabric.servers[1].ports[0].mac.startswith("02:48:")
+    assert fabric.links[0].a.mac == "52:54:00:12:34:56"
+
+
+def test_find_server_with_and_without_its_s(make_fabric):
+    fabric = make_fabric("bcube(3,2)")
+    assert find_server(fabric, "01") is find_server(fabric, "s01") is fabric.servers[1]
+    with pytest.raises(InputError, match=r"no server 's2'.*9 servers, s00, s01, .*s22; did you mean s22"):
+        find_server(fabric, "s2")
+    with pytest.raises(InputError, match="no server 'l0g0'"):
+        find_server(fabric, "l0g0")
