@@ -49,9 +49,9 @@ class _Opened:
 def attach_forwarding(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
     """Make the forwarding program run on the ports (index, interface, MAC) of a server.
 
-    Runs in the calling thread's namespace. What is right already is left, with its table and counters. Returns
-    the interfaces that were changed. Raises ConflictError, before anything is changed, if a port has a program
-    that is not ours; ProvisionError if there is no such interface or the kernel refuses.
+    Runs in the calling thread's namespace. What is right already is left, with its table and counters.
+    Returns the interfaces that were changed. Raises ConflictError, before anything is changed, if a port has
+    a program that is not ours; ProvisionError if there is no such interface or the kernel refuses.
     """
     return _attach("forward", fabric, node, ports)
 

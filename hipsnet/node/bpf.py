@@ -243,13 +243,15 @@ def load_xdp(name: str, instructions: bytes) -> int:
         )
 
     fd = attempt(None)
-    if fd >= 0 or -fd in (errno.EPERM,):
+    if fd >= 0 or -fd == errno.EPERM:
         return answer(fd, f"load the program {name}")
     log = ctypes.create_string_buffer(_LOG_BYTES)
     fd = attempt(log)
-    tail = log.value.decode(errors="replace").strip().splitlines()[-12:]
-    return answer(
-        fd, "\n  ".join([f"load the program {name}; the verifier says", *tail, "and the system call"])
+    if fd >= 0:
+        return fd
+    said = "\n  ".join(log.value.decode(errors="replace").strip().splitlines()[-12:])
+    raise ProvisionError(
+        f"the kernel refuses the program {name}: {os.strerror(-fd)}; the verifier says\n  {said}"
     )
 
 

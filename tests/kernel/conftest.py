@@ -1,0 +1,26 @@
+"""Nodes for the tests of the programs: one to forward, one to stand at the other end of cables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hipsnet.node.attaching import attach_cable, attach_forwarding
+from hipsnet.node.forwarding import fill_table
+from tests.kernel.rig import TABLE, Rig, node
+
+
+@pytest.fixture(scope="module")
+def router() -> Iterator[Rig]:
+    """A server's node with TABLE filled in."""
+    with node("router", attach_forwarding) as rig:
+        fill_table(rig.fabric, rig.node, TABLE)
+        yield rig
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[Rig]:
+    """The other ends of three cables."""
+    with node("switch", attach_cable) as rig:
+        yield rig

@@ -1,0 +1,113 @@
+"""Compiling once, keeping the result, and loading it without the compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hipsnet.errors import CapabilityError, ProvisionError
+from hipsnet.node import bpf, programs
+from hipsnet.node.compiling import compile_programs
+from hipsnet.node.layout import dtype_of
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "hipsnet"
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
+def test_compiles_once_and_loads_without_the_compiler(kept: Path) -> None:
+    assert programs.ensure_programs() is True
+    assert programs.ensure_programs() is False
+    assert [path.name.rpartition("-")[0] for path in sorted(kept.iterdir())] == ["cable", "forward"]
+    assert kept.stat().st_mode & 0o777 == 0o700
+    code = (
+        "import sys; from hipsnet.node import bpf, programs; program = programs.program_of('forward');"
+        "maps = {name: programs.create_map(program, name) for name in program.maps};"
+        "info = bpf.program_info(programs.load(program, maps));"
+        "assert info.tag == program.tag; print(info.name, len(info.map_ids), 'bcc' in sys.modules,"
+        "'libbcc' in open('/proc/self/maps').read())"
+    )
+    assert run(code).split() == ["hips_forward", "5", "False", "False"]
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"tag": "00"}'], ids=["empty", "torn", "list", "incomplete"]
+)
+def test_a_damaged_entry_is_compiled_again(kept: Path, damage: str) -> None:
+    programs.ensure_programs(("cable",))
+    (path,) = kept.iterdir()
+    whole = json.loads(path.read_text())
+    path.write_text(damage)
+    programs._read.cache_clear()
+    assert programs.ensure_programs(("cable",)) is True
+    assert json.loads(path.read_text())["tag"] == whole["tag"]
+
+
+def test_what_another_user_could_have_written_is_not_loaded(kept: Path) -> None:
+    programs.ensure_programs(("cable",))
+    (path,) = kept.iterdir()
+    os.chown(path, 65534, 65534)
+    programs._read.cache_clear()
+    assert programs.ensure_programs(("cable",)) is True
+    assert path.stat().st_uid == os.geteuid()
+
+
+def test_two_processes_at_once_leave_whole_entries(kept: Path) -> None:
+    code = "from hipsnet.node import programs; programs.ensure_programs()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    assert len(list(kept.iterdir())) == 2
+    assert programs.ensure_programs() is False
+
+
+def test_loading_from_two_nodes_shares_nothing(kept: Path) -> None:
+    program = programs.program_of("cable")
+    ids = set()
+    for _ in range(2):
+        maps = {name: programs.create_map(program, name, 4) for name in program.maps}
+        fd = programs.load(program, maps)
+        ids.update(bpf.program_info(fd).map_ids)
+        for opened in (fd, *maps.values()):
+            os.close(opened)
+    assert len(ids) == 2 * len(program.maps)
+
+
+def test_a_source_that_is_not_there_tells_what_the_compiler_said() -> None:
+    with pytest.raises(CapabilityError, match=r"cannot compile nosuch:(?s:.*)nosuch.c(?s:.*)hipsnet doctor"):
+        compile_programs(("nosuch",))
+
+
+def test_a_refused_program_tells_what_the_verifier_said() -> None:
+    with pytest.raises(ProvisionError, match=r"the verifier says(?s:.*)R0"):
+        bpf.load_xdp("broken", bytes.fromhex("9500000000000000"))
+
+
+def test_layouts_come_from_descriptions() -> None:
+    described = [
+        "row",
+        [["a", "unsigned int"], ["b", "unsigned char", [6]], ["__pad_end", "char", [2]]],
+        "struct",
+    ]
+    dtype = dtype_of(described, 12)
+    assert [(name, dtype.fields[name][1]) for name in dtype.names] == [("a", 0), ("b", 4), ("__pad_end", 10)]
+    with pytest.raises(ValueError, match="13 bytes wanted, 12 found"):
+        dtype_of(described, 13)
+    with pytest.raises(ValueError, match="no layout for the C type 'float'"):
+        dtype_of("float", 4)
