@@ -86,5 +86,5 @@ def name_ends(context: Context, fabric: str, ports: Iterable[tuple[str, Link]]) 
 
 
 def _end(port: Port, mtu: int) -> dict[str, object]:
-    # One queue each way: a receiver needs as many queues as its peer sends by, and the shaper is one queue anyway.
+    # One queue each way: a receiver needs as many as its peer sends by, and the shaper is one queue anyway.
     return {"ifname": port.name, "address": port.mac, "mtu": mtu, "num_tx_queues": 1, "num_rx_queues": 1}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from hipsnet.errors import InputError
 from hipsnet.node import namespace
 from orchestrator import state
 
@@ -28,8 +29,8 @@ def mark(fabric: str, node: str) -> str:
 class Place:
     """A namespace that has the name of one of a fabric's nodes.
 
-    "ours" carries our mark; a "leftover" is a name without a namespace, of a run that was killed while it made the
-    node (our record says so); everything else is "foreign" and is never touched.
+    "ours" carries our mark; a "leftover" is a name without a namespace, of a run that was killed while it
+    made the node (our record says so); everything else is "foreign" and is never touched.
     """
 
     node: str
@@ -58,6 +59,15 @@ def _standing(fabric: str, node: str, is_recorded: bool) -> Standing:
     if namespace.is_leftover(name):
         return "leftover" if is_recorded else "foreign"
     return "ours" if namespace.mark_of(name) == mark(fabric, node) else "foreign"
+
+
+def require(fabric: str, nodes: Iterable[str]) -> None:
+    """Raise InputError unless all these nodes of a fabric are there, and ours."""
+    there = set(namespace.names())
+    for node in nodes:
+        name = namespace_name(fabric, node)
+        if name not in there or namespace.mark_of(name) != mark(fabric, node):
+            raise InputError(f"{node} of {fabric} wanted, not found; run `hipsnet provision` first")
 
 
 def marked_fabrics() -> tuple[str, ...]:

@@ -39,8 +39,8 @@ def _take(fabric: str, deadline: float, wait_s: float) -> int:
                 holder = os.pread(handle, 20, 0).decode(errors="replace") or "?"
                 os.close(handle)
                 raise ProvisionError(
-                    f"{fabric}: another hipsnet command (process {holder}) has been changing it for {wait_s:g} "
-                    "s; nothing was changed here: wait for it, or end it, and run this again"
+                    f"{fabric}: another hipsnet command (process {holder}) has been changing it for "
+                    f"{wait_s:g} s; nothing was changed here: wait for it, or end it, and run this again"
                 )
             time.sleep(_PAUSE_S)
         if _is_current(fabric, handle):

@@ -90,8 +90,8 @@ def survey(fabric: str, configs: Mapping[str, NodeConfig]) -> Survey:
 def make_plan(topology: Topology, fabric: Fabric) -> Plan:
     """Compare the file with the kernel. Changes nothing.
 
-    Raises ConflictError naming what hipsnet did not make but would have to, CapabilityError for what the machine
-    cannot do.
+    Raises ConflictError naming what hipsnet did not make but would have to, CapabilityError for what the
+    machine cannot do.
     """
     configs = configurations(topology, fabric)
     found = survey(fabric.name, configs)
@@ -127,7 +127,7 @@ def _refuse_foreign(fabric: str, found: Survey, configs: Mapping[str, NodeConfig
     if foreign:
         names = ", ".join(namespace_name(fabric, node) for node in foreign)
         raise ConflictError(
-            f"not made by hipsnet, and left alone: {'namespace' if len(foreign) == 1 else 'namespaces'} {names}; "
+            f"not made by hipsnet, and left alone: namespace{'' if len(foreign) == 1 else 's'} {names}; "
             f"remove what is in the way (ip netns del ...), or give the fabric another name than {fabric!r}"
         )
     for node, config in configs.items():

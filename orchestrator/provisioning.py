@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from hipsnet.errors import ProvisionError
 from hipsnet.node import namespace
-from hipsnet.node.applying import apply
-from hipsnet.node.changes import changes
+from hipsnet.node.applying import settle
 from hipsnet.node.context import opened
-from hipsnet.node.desired import NodeConfig
-from hipsnet.node.observe import read_actual
 from hipsnet.node.programs import ensure_programs
 from hipsnet.topology import Fabric, Link, Topology
 from orchestrator import cables, state
@@ -21,25 +16,16 @@ from orchestrator.locking import locked
 from orchestrator.plan import Plan, make_plan
 from orchestrator.removal import remove_nodes
 
-_ROUNDS = 3
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Provision:
-    """A plan that was carried out, and how many seconds that took."""
-
-    plan: Plan
-    seconds: float
 
 
 def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Plan], Tell]) -> Plan:
     """Make the lab match the file, changing only what differs; returns the plan that was carried out.
 
-    `begin` is told the plan and answers with a function that is called after each of its `work` units with what
-    was done. `file` is remembered, so that a destroy can find the fabric by it. Raises ConflictError before
-    anything is changed if something foreign is in the way, ProvisionError if the kernel refuses a step or another
-    command holds the fabric.
+    `begin` is told the plan and answers with a function that is called after each of its `work` units with
+    what was done. `file` is remembered, so that a destroy can find the fabric by it. Raises ConflictError
+    before anything is changed if something foreign is in the way, ProvisionError if the kernel refuses a step
+    or another command holds the fabric.
     """
     ensure_programs()
     with locked(fabric.name):
@@ -68,24 +54,9 @@ def carry_out(plan: Plan, tell: Tell) -> None:
         tell(f"{node} made")
     _plug(plan, tell)
     for node in plan.changes:
-        settle(plan.configs[node], namespace_name(name, node))
+        with opened(node, namespace_name(name, node)) as context:
+            settle(context, plan.configs[node])
         tell(f"{node} configured")
-
-
-def settle(config: NodeConfig, place: str | None) -> None:
-    """Bring one node to its configuration, and look again: what undoes itself is an error, not a success."""
-    with opened(config.name, place) as context:
-        for _ in range(_ROUNDS):
-            steps = changes(config, read_actual(context, config))
-            if not steps:
-                return
-            apply(context, steps)
-        steps = changes(config, read_actual(context, config))
-    if steps:
-        listed = "; ".join(str(step) for step in steps[:3])
-        raise ProvisionError(
-            f"{config.name}: {len(steps)} changes do not stay: {listed}; who else sets them?"
-        )
 
 
 def _unplug(plan: Plan) -> None:

@@ -9,45 +9,63 @@ from dataclasses import dataclass
 
 from hipsnet.errors import ProvisionError
 from hipsnet.node import namespace, pins
-from orchestrator import processes, state
-from orchestrator.lab import marked_fabrics, marked_node, namespace_name, places
+from orchestrator import hosts, processes, state
+from orchestrator.lab import marked_node, namespace_name, places
 from orchestrator.locking import locked
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What a destroy did: nodes removed, processes ended, and foreign namespaces that it left alone."""
+    """What a destroy did: nodes removed, servers of this host restored, processes ended, things left alone.
+
+    `left_alone` are foreign namespaces with a node's name; `elsewhere` are servers that were applied inside
+    another network namespace, which have to be restored there.
+    """
 
     fabric: str
-    nodes: tuple[str, ...]
-    processes: int
-    left_alone: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    processes: int = 0
+    left_alone: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
-def fabrics() -> tuple[str, ...]:
-    """Every fabric that has left a trace on this machine: namespaces, pins, or a record."""
-    return tuple(sorted({*marked_fabrics(), *pins.pinned_fabrics(), *state.fabrics()}))
-
-
-def destroy(fabric: str) -> Removal:
+def destroy(fabric: str, node: str | None = None) -> Removal:
     """Remove everything of a fabric, going by the kernel and the record, not by a file.
 
-    Raises ProvisionError if a process in one of its namespaces cannot be ended.
+    With `node`, only restore the part of that server on this host. Raises ProvisionError if a process in one
+    of the namespaces cannot be ended.
     """
     with locked(fabric):
+        restored = hosts.restore(fabric, node)
+        if node is not None:
+            return Removal(fabric, restored=restored)
         found = places(fabric)
-        nodes = tuple(node for node, place in found.items() if place.standing != "foreign")
+        nodes = tuple(name for name, place in found.items() if place.standing != "foreign")
+        foreign = tuple(namespace_name(fabric, name) for name in found if name not in nodes)
         ended = remove_nodes(fabric, nodes)
-        pins.remove_pins(fabric)
-        state.remove(fabric)
-        foreign = tuple(
-            namespace_name(fabric, n) for n, place in found.items() if place.standing == "foreign"
-        )
-    return Removal(fabric, nodes, ended, foreign)
+        elsewhere = hosts.remembered_elsewhere(fabric)
+        for name in set(pins.pinned_nodes(fabric)) - set(elsewhere):
+            pins.remove_pins(fabric, name)
+        if elsewhere:
+            state.forget(fabric)
+        else:
+            state.remove(fabric)
+    return Removal(fabric, nodes, restored, ended, foreign, elsewhere)
+
+
+def sentence(done: Removal) -> str:
+    """What a destroy did, for the reader."""
+    parts = [f"{len(done.nodes)} nodes removed"] if done.nodes else []
+    parts += [f"{', '.join(done.restored)} restored"] if done.restored else []
+    parts += [f"{done.processes} processes ended"] if done.processes else []
+    parts += [f"not made by hipsnet and left alone: {', '.join(done.left_alone)}"] if done.left_alone else []
+    parts += [f"to be destroyed in its own namespace: {', '.join(done.elsewhere)}"] if done.elsewhere else []
+    return f"{done.fabric}: {'; '.join(parts) or 'nothing to remove'}"
 
 
 def remove_nodes(fabric: str, nodes: Iterable[str]) -> int:
-    """End the nodes' processes, then remove their pins and namespaces; returns how many processes there were.
+    """End the nodes' processes, then remove their pins and namespaces; returns how many were ended.
 
     Processes in namespaces of ours whose name was taken away behind our back are ended too.
     """
@@ -56,8 +74,8 @@ def remove_nodes(fabric: str, nodes: Iterable[str]) -> int:
     stubborn = processes.end(pids)
     if stubborn:
         raise ProvisionError(
-            f"{fabric}: processes {', '.join(map(str, stubborn))} live in its namespaces and cannot be ended; "
-            "end them and run this again"
+            f"{fabric}: processes {', '.join(map(str, stubborn))} live in its namespaces and cannot be "
+            "ended; end them and run this again"
         )
     for node in sorted(going):
         pins.remove_pins(fabric, node)

@@ -56,6 +56,11 @@ def write_json(path: Path, content: object) -> None:
     part.replace(path)
 
 
+def forget(fabric: str) -> None:
+    """Remove the record of a fabric, and nothing else."""
+    (folder(fabric) / _RECORD).unlink(missing_ok=True)
+
+
 def remove(fabric: str) -> None:
     """Forget a fabric. Called with its lock held; the lock goes last."""
     home = folder(fabric)

@@ -12,8 +12,8 @@ from hipsnet.node.desired import NeighbourConfig, RouteConfig, TableEntry
 class ActualLink:
     """One interface as it is.
 
-    `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `qdisc` is the kind of the
-    root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
+    `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `qdisc` is the kind of
+    the root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
     `program_id` is the id of the attached XDP program; `tx_checksum` is None where it was not asked for.
     """
 
@@ -41,7 +41,8 @@ class ActualLink:
 class Actual:
     """A node as it is: what hipsnet made there, and the foreign things that could stand in its way.
 
-    `table` is None without a forwarding table; `program_differences` is None of a node that is not there.
+    `table` is None without a forwarding table; `sysctls` and `program_differences` are None of a node that is
+    not there.
     """
 
     links: dict[str, ActualLink] = field(default_factory=dict)
@@ -49,6 +50,6 @@ class Actual:
     foreign_routes: frozenset[IPv4Network] = frozenset()
     neighbours: frozenset[NeighbourConfig] = frozenset()
     resolved: dict[tuple[str, IPv4Address], str] = field(default_factory=dict)
-    sysctls: dict[str, str] = field(default_factory=dict)
+    sysctls: dict[str, str] | None = None
     table: frozenset[TableEntry] | None = None
     program_differences: tuple[str, ...] | None = None

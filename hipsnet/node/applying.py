@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -19,8 +19,12 @@ from hipsnet.node import (
     sysctls,
 )
 from hipsnet.node.change import Change
+from hipsnet.node.changes import changes
 from hipsnet.node.context import Context
+from hipsnet.node.desired import NodeConfig
+from hipsnet.node.observe import read_actual
 
+_ROUNDS = 3
 _GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL)
 
 _APPLY: dict[str, Callable[[Context, Change], None]] = {
@@ -36,12 +40,12 @@ _APPLY: dict[str, Callable[[Context, Change], None]] = {
 }
 
 
-def apply(context: Context, changes: Iterable[Change]) -> None:
+def apply(context: Context, steps: Iterable[Change]) -> None:
     """Apply changes in order. To remove what is gone already is no error.
 
     Raises ProvisionError with the change that failed, CapabilityError if the machine does not allow it.
     """
-    for change in changes:
+    for change in steps:
         try:
             _APPLY[change.aspect](context, change)
         except (NetlinkError, OSError) as error:
@@ -49,6 +53,26 @@ def apply(context: Context, changes: Iterable[Change]) -> None:
             if change.action == "remove" and code in _GONE:
                 continue
             raise _explained(change, error, code) from error
+
+
+def settle(context: Context, config: NodeConfig) -> None:
+    """Bring an open node to its configuration, and look again: what undoes itself is an error, not a success.
+
+    More rounds than one because a setting may reset another (ip_forward does).
+    """
+    for _ in range(_ROUNDS):
+        steps = changes(config, read_actual(context, config))
+        if not steps:
+            return
+        apply(context, steps)
+    refuse_unsettled(config.name, changes(config, read_actual(context, config)))
+
+
+def refuse_unsettled(node: str, steps: Sequence[Change]) -> None:
+    """Raise ProvisionError if there is still something to change."""
+    if steps:
+        listed = "; ".join(str(step) for step in steps[:3])
+        raise ProvisionError(f"{node}: {len(steps)} changes do not stay: {listed}; who else sets them?")
 
 
 def _explained(change: Change, error: Exception, code: int | None) -> HipsnetError:

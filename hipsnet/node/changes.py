@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipsnet.errors import ConflictError, InputError
+from hipsnet.errors import ConflictError
 from hipsnet.node import (
     addresses,
     datapath,
@@ -49,12 +49,13 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
 
 def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
     """Raise ConflictError if something that hipsnet did not make stands in the way, naming it."""
+    datapath.refuse_foreign(desired, actual)
     for link in desired.links:
         now = actual.links.get(link.name)
         if link.kind == "cable" and now is not None and not now.mac.startswith(MAC_MARK):
             raise ConflictError(
-                f"{desired.name}: the interface {link.name} ({now.kind or 'device'}, {now.mac}) is not hipsnet's "
-                "and was left alone; rename or remove it"
+                f"{desired.name}: the interface {link.name} ({now.kind or 'device'}, {now.mac}) was not made "
+                "by hipsnet and was left alone; rename or remove it"
             )
         if link.kind == "bridge" and now is not None and now.kind != "bridge":
             raise ConflictError(
@@ -66,22 +67,4 @@ def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
             raise ConflictError(
                 f"{desired.name}: a route to {route.prefix} is there that hipsnet did not make; it was left "
                 "alone: remove it, or choose other base prefixes under `addresses`"
-            )
-
-
-def refuse_missing_cards(desired: NodeConfig, actual: Actual) -> None:
-    """Raise InputError if the file names an interface that the machine does not have, or with another MAC."""
-    for link in desired.ports:
-        if link.kind != "card":
-            continue
-        now = actual.links.get(link.name)
-        if now is None:
-            raise InputError(
-                f"{desired.name}: interface {link.name} wanted, found {', '.join(actual.links)}; "
-                f"correct nodes.{desired.name}.ports or choose another --node"
-            )
-        if link.mac is not None and now.mac != link.mac:
-            raise InputError(
-                f"{desired.name}: {link.name} with MAC {link.mac} wanted, found {now.mac}; "
-                f"correct nodes.{desired.name}.ports or choose another --node"
             )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from hipsnet.errors import ProvisionError
+from hipsnet.errors import ConflictError, ProvisionError
+from hipsnet.node import bpf, programs
 from hipsnet.node.actual import Actual
 from hipsnet.node.attaching import attach_cable, attach_forwarding, read_program
 from hipsnet.node.change import Change
@@ -50,6 +51,18 @@ def losses(desired: NodeConfig) -> tuple[int, ...]:
         return read_loss(desired.fabric, desired.name) if program_of(desired) else ()
     except ProvisionError:
         return ()
+
+
+def refuse_foreign(desired: NodeConfig, actual: Actual) -> None:
+    """Raise ConflictError if a port has an XDP program that is not ours."""
+    for link in desired.ports:
+        now = actual.links.get(link.name)
+        found = bpf.program_by_id(now.program_id) if now and now.program_id else None
+        if found and not found.name.startswith(programs.OURS):
+            raise ConflictError(
+                f"{desired.name}: {link.name} has the XDP program {found.name!r} (id {found.id}), which "
+                f"hipsnet did not attach; if nobody needs it: ip link set {link.name} xdp off"
+            )
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:

@@ -11,6 +11,6 @@ def require(desired: NodeConfig) -> None:
     for link in desired.links:
         if link.delay_us > 0:
             raise CapabilityError(
-                f"{desired.name} {link.name}: a delay of {link.delay_us} us wanted, but this kernel cannot hold "
-                "frames back (no netem); set `link.delay: 0us`"
+                f"{desired.name} {link.name}: a delay of {link.delay_us} us wanted, but this kernel cannot "
+                "hold frames back (no netem); set `link.delay: 0us`"
             )

@@ -21,9 +21,9 @@ class LinkConfig:
     """One interface of a node.
 
     `kind` is "cable" (a veth that the lab makes), "card" (a NIC that is there already), "bridge" (made here)
-    or "loopback". `port` is the index of the node's port, None where the interface is no port. None stands for
-    "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not `shaped`
-    keeps its own queueing discipline. `program` is the XDP program that has to be attached.
+    or "loopback". `port` is the index of the node's port, None where the interface is no port. None stands
+    for "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not
+    `shaped` keeps its own queueing discipline. `program` is the XDP program that has to be attached.
     """
 
     name: str
@@ -61,7 +61,7 @@ class NeighbourConfig:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """An entry of the XDP forwarding table: `port` None is up the stack, else it is out of that port to `mac`.
+    """An entry of the XDP forwarding table: `port` None is up the stack, else out of that port to `mac`.
 
     A `mac` of None is not known yet: such frames go up the stack, which finds it out.
     """

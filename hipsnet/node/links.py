@@ -50,7 +50,7 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
         properties = {"mtu": link.mtu, "alias": link.alias, "master": link.master}
         for key, value in properties.items():
             before = getattr(now, key) if now else None
-            if value is not None and before != value:
+            if value is not None and (before or "") != value:
                 yield _property(desired.name, link, key, before, value)
 
 

@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def inside(name: str | None) -> Iterator[None]:
     """Run the block in the namespace `name` (None: where we are). Only the calling thread moves.
 
-    Sockets opened inside stay in that namespace afterwards. Raises ProvisionError if there is none of the name.
+    Sockets opened inside stay in that namespace afterwards. Raises ProvisionError if there is none such.
     """
     if name is None:
         yield

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address
 
 from hipsnet.node.actual import Actual
@@ -12,6 +13,8 @@ from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NeighbourConfig, NodeConfig
 
 _PERMANENT = 0x80
+_USE = 0x01  # NTF_USE: as if a packet had to be sent there
+_POLL_S = 0.05
 _VALID = 0x80 | 0x40 | 0x02 | 0x04 | 0x10 | 0x08
 """States in which the kernel knows the MAC: permanent, noarp, reachable, stale, probe, delay."""
 
@@ -70,3 +73,14 @@ def apply(context: Context, change: Change) -> None:
         state=_PERMANENT,
         protocol=PROTOCOL,
     )
+
+
+def resolve(context: Context, entries: Iterable[tuple[str, IPv4Address]], timeout_s: float) -> None:
+    """Make the kernel ask for the MACs of (interface, address) by ARP; wait for answers up to `timeout_s`."""
+    missing = set(entries)
+    for link, address in missing:
+        context.netlink.neigh("add", dst=str(address), ifindex=context.index(link), state=0, flags=_USE)
+    deadline = time.monotonic() + timeout_s
+    while missing and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        missing -= read(context)[1].keys()

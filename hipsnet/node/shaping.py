@@ -9,6 +9,7 @@ from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
+from hipsnet.topology.quantities import format_rate
 
 _ROOT = 0xFFFF_FFFF
 _QDISC, _CLASS = 0x48_0000, 0x48_0001
@@ -18,7 +19,7 @@ _QDISC, _CLASS = 0x48_0000, 0x48_0001
 def burst_bytes(rate_bps: int, mtu: int) -> int:
     """What may leave at once: half a millisecond of the rate, and never less than two frames.
 
-    A larger burst lets small messages pass faster than the cable; a smaller one costs rate, for timers are late.
+    A larger burst lets small messages pass faster than the cable; a smaller one costs rate: timers are late.
     """
     return max(2 * (mtu + 14), rate_bps // 8 // 2000)
 
@@ -45,22 +46,12 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
         if _bytes_per_s(link.rate_bps) == _bytes_per_s(have):
             continue
         action = "add" if have is None else "remove" if link.rate_bps is None else "change"
-        before, after = ("" if now is None else rate_text(have)), rate_text(link.rate_bps)
+        before, after = ("" if now is None else format_rate(have)), format_rate(link.rate_bps)
         yield Change(desired.name, "rate", action, link.name, before, after, link)  # type: ignore[arg-type]
 
 
 def _bytes_per_s(rate_bps: int | None) -> int | None:
     return None if rate_bps is None else rate_bps // 8
-
-
-def rate_text(rate_bps: int | None) -> str:
-    """A rate for the reader, in the unit that the topology file uses."""
-    if rate_bps is None:
-        return "unlimited"
-    for unit, size in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
-        if rate_bps >= size:
-            return f"{rate_bps / size:g} {unit}"
-    return f"{rate_bps} bit/s"
 
 
 def apply(context: Context, change: Change) -> None:

@@ -69,10 +69,13 @@ def read(keys: Iterable[str]) -> dict[str, str]:
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     """Settings that have to be written; one that the kernel does not have (no IPv6) is no difference."""
+    missing = [link.name for link in desired.links if link.name not in actual.links]
     for key, value in desired.sysctls.items():
-        now = actual.sysctls.get(key)
+        now = (actual.sysctls or {}).get(key)
         if now is not None and now != value:
             yield Change(desired.name, "sysctl", "change", key, now, value, value)
+        elif now is None and (actual.sysctls is None or any(f"/conf/{name}/" in key for name in missing)):
+            yield Change(desired.name, "sysctl", "add", key, "", value, value)
 
 
 def apply(context: Context, change: Change) -> None:

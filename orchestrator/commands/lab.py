@@ -2,25 +2,220 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from orchestrator import provisioning, removal, topology_file
+from hipsnet.errors import InputError
+from hipsnet.node.change import Change
+from orchestrator import (
+    execution,
+    fabrics,
+    hosts,
+    impairment,
+    inspection,
+    ping_view,
+    pinging,
+    plan_view,
+    provisioning,
+    removal,
+    topology_file,
+)
+from orchestrator.plan import Plan, make_plan
 
 app = typer.Typer()
 File = Annotated[Path, typer.Argument(metavar="FILE", help="topology file")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Node = Annotated[str | None, typer.Option("--node", help="the server that this machine plays (hosts)")]
+CHANGES_WAITING = 3
+_WIDTH = 140
 
 
 @app.command()
-def provision(file: File) -> None:
-    """Build the network that FILE describes; a second run changes only what differs."""
+def provision(
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan, change nothing")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="with --dry-run: 3 if there is a plan")
+    ] = False,
+    node: Node = None,
+    as_json: Json = False,
+) -> None:
+    """Build the network that FILE describes; a second run changes only what differs.
+
+    The lab on this machine, or with --node the part of one server on the host that plays it.
+    """
+    if exit_code and not dry_run:
+        raise InputError("--exit-code: wanted together with --dry-run")
+    begun = time.monotonic()
     topology, fabric = topology_file.load(file)
-    plan = provisioning.provision(topology, fabric, str(file.resolve()), lambda plan: lambda done: None)
-    print(len(list(plan.steps())))
+    pending: tuple[str, ...] = ()
+    if node is not None:
+        done = (hosts.plan_host if dry_run else hosts.provision_host)(topology, fabric, node)
+        steps, pending = list(done.steps), done.pending
+    elif topology.nodes != "lab":
+        raise InputError(f"{file}: names hosts; wanted --node NAME, the server that this machine plays")
+    elif dry_run:
+        steps = list(make_plan(topology, fabric).steps())
+    else:
+        with _progress(as_json) as progress:
+            plan = provisioning.provision(topology, fabric, str(file.resolve()), _teller(progress))
+        steps = list(plan.steps())
+    seconds = time.monotonic() - begun
+    if as_json:
+        _print_json(
+            {
+                "fabric": fabric.name,
+                "dry_run": dry_run,
+                "changes": plan_view.as_json(steps),
+                "pending": list(pending),
+                "seconds": round(seconds, 3),
+            }
+        )
+    else:
+        _print_plan(fabric.name, steps, pending, dry_run, seconds)
+    if exit_code and steps:
+        raise typer.Exit(CHANGES_WAITING)
+
+
+def _progress(quiet: bool) -> Progress:
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
+
+
+def _teller(progress: Progress) -> Callable[[Plan], provisioning.Tell]:
+    def begin(plan: Plan) -> provisioning.Tell:
+        task = progress.add_task("", total=plan.work)
+        return lambda done: progress.update(task, advance=1, description=done)
+
+    return begin
+
+
+def _print_plan(
+    fabric: str, steps: list[Change], pending: tuple[str, ...], dry_run: bool, seconds: float
+) -> None:
+    console = _console()
+    if dry_run:
+        for line in plan_view.lines(steps):
+            console.print(line, markup=False)
+    if steps:
+        verb = "to change" if dry_run else f"changed in {seconds:.1f} s"
+        console.print(plan_view.table(steps, f"{fabric}: {len(steps)} things {verb}"))
+    else:
+        console.print(f"{fabric}: nothing to change; everything is as the file says")
+    for neighbour in pending:
+        console.print(f"pending: {neighbour} has not answered ARP yet; run this again when it is up")
 
 
 @app.command()
-def destroy(name: str) -> None:
-    print(removal.destroy(name))
+def destroy(
+    what: Annotated[str | None, typer.Argument(metavar="[FILE|NAME]", help="topology file, or name")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="every fabric on this machine")] = False,
+    node: Node = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a fabric and leave nothing behind; on a host, bring back what was there before.
+
+    Goes by what the kernel and the stored state say: the file may be edited or lost.
+    """
+    if (what is None) != everything or (everything and node):
+        raise InputError("wanted a topology file or a fabric's name (with --node if need be), or --all alone")
+    names = fabrics.fabrics() if what is None else (fabrics.find_fabric(what),)
+    done = [removal.destroy(name, node) for name in names]
+    if as_json:
+        _print_json([vars(found) for found in done])
+        return
+    console = _console()
+    if not done:
+        console.print("no fabric on this machine")
+    for found in done:
+        console.print(removal.sentence(found))
+
+
+@app.command()
+def inspect(file: File, node: Node = None, as_json: Json = False) -> None:
+    """Show every server, port, address, peer and state, and what differs between file and kernel."""
+    topology, fabric = topology_file.load(file)
+    if node is not None:
+        report = inspection.inspect_host(topology, fabric, node)
+    else:
+        report = inspection.inspect(topology, fabric)
+    if as_json:
+        _print_json(inspection.as_json(report))
+        return
+    console = _console()
+    console.print(inspection.table(report))
+    for line in inspection.drift_lines(report):
+        console.print(line, markup=False)
+
+
+@app.command()
+def ping(file: File, as_json: Json = False) -> None:
+    """Ping all pairs of servers over every disjoint path; exit code 1 if a path does not answer."""
+    _, fabric = topology_file.load(file)
+    begun = time.monotonic()
+    answers = pinging.ping(fabric)
+    seconds = time.monotonic() - begun
+    if as_json:
+        _print_json(ping_view.as_json(fabric, answers, seconds))
+    else:
+        console = _console()
+        for part in ping_view.parts(fabric, answers, seconds):
+            console.print(part)
+    if any(answer.verdict != "answered" for answer in answers):
+        raise typer.Exit(1)
+
+
+@app.command(name="exec")
+def execute(
+    file: File,
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="s01, 01, or a switch")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="what to run there")],
+) -> None:
+    """Run a command on a server of the lab: hipsnet exec FILE s01 -- ip route."""
+    _, fabric = topology_file.load(file)
+    execution.execute(fabric, server, command)
+
+
+@app.command()
+def impair(
+    file: File,
+    link: Annotated[str, typer.Argument(metavar="LINK", help="s00.p1:l1g0.p0, or one end: s00.p1")],
+    down: Annotated[bool, typer.Option("--down", help="cut the cable")] = False,
+    up: Annotated[bool, typer.Option("--up", help="mend it")] = False,
+    rate: Annotated[str | None, typer.Option(help="such as 100Mbit/s, unlimited")] = None,
+    delay: Annotated[str | None, typer.Option(help="one way, such as 50us, 2ms")] = None,
+    loss: Annotated[str | None, typer.Option(help="share of frames, such as 1%, 0.01%")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="back to what the file says")] = False,
+) -> None:
+    """Give a cable a fault, in both directions; other faults that it has stay as they are."""
+    topology, fabric = topology_file.load(file)
+    cable = impairment.find_link(fabric, link)
+    if reset:
+        if down or up or rate or delay or loss:
+            raise InputError("--reset: wanted alone, for it undoes every fault of the cable")
+        done = impairment.reset(topology, fabric, cable)
+    else:
+        fault = impairment.parse_fault(down, up, rate, delay, loss)
+        done = impairment.impair(topology, fabric, cable, fault)
+    console = _console()
+    for change in done:
+        console.print(f"{change.node}: {change}", markup=False)
+    if not done:
+        console.print(f"{cable.name}: nothing to change")
+
+
+def _console() -> Console:
+    """Standard output; where it is no terminal, wide enough for every table."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+
+
+def _print_json(content: Any) -> None:
+    print(json.dumps(content, indent=2))

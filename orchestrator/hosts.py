@@ -1,0 +1,235 @@
+"""A server's part on the host that plays it: applied by the lab's code, undone to what was there before."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hipsnet.errors import InputError, ProvisionError
+from hipsnet.node import links, neighbours, pins
+from hipsnet.node.actual import Actual, ActualLink
+from hipsnet.node.applying import apply, refuse_unsettled, settle
+from hipsnet.node.attaching import detach
+from hipsnet.node.change import Change
+from hipsnet.node.changes import changes, refuse_conflicts
+from hipsnet.node.context import Context, opened
+from hipsnet.node.derive import server_config
+from hipsnet.node.desired import LinkConfig, NodeConfig
+from hipsnet.node.observe import read_actual
+from hipsnet.node.programs import ensure_programs
+from hipsnet.topology import Fabric, Topology, find_server
+from orchestrator import state
+from orchestrator.locking import locked
+
+RESOLVE_S = 2.0
+_FOLDER = "hosts"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a network card was like before it became a port."""
+
+    mtu: int
+    alias: str
+    up: bool
+    tx_checksum: bool | None
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a host was like before. `namespace` tells where: the inode of the network namespace."""
+
+    namespace: int
+    cards: Mapping[str, Card]
+    sysctls: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What separates a host from its part of the file; `pending` are neighbours whose MAC nobody told yet."""
+
+    config: NodeConfig
+    actual: Actual
+    steps: tuple[Change, ...]
+    pending: tuple[str, ...]
+
+
+def host_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
+    """The desired state of the server that this machine plays.
+
+    Raises InputError if the file is for the lab, or has no such server.
+    """
+    if topology.nodes == "lab":
+        raise InputError(f"--node {node}: wanted a file whose `nodes` name hosts, found `nodes: lab`")
+    return server_config(topology, fabric, find_server(fabric, node))
+
+
+def plan_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
+    """Compare this machine with its part of the file. Changes nothing.
+
+    Raises InputError for interfaces that are not there, ConflictError for what stands in the way.
+    """
+    config = host_config(topology, fabric, node)
+    with opened(config.name, None) as context:
+        return _plan(context, config)
+
+
+def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
+    """Make this machine match its part of the file; returns what was done and what is pending.
+
+    What was there before is written down first, so that `restore` can bring it back.
+    """
+    wanted = host_config(topology, fabric, node)
+    ensure_programs(("forward",))
+    with locked(fabric.name), opened(wanted.name, None) as context:
+        plan = _plan(context, wanted)
+        _remember(fabric.name, plan)
+        apply(context, plan.steps)
+        steps = list(plan.steps)
+        unknown = [(entry.link, entry.address) for entry in plan.config.neighbours if entry.mac is None]
+        neighbours.resolve(context, unknown, RESOLVE_S)
+        plan = _plan(context, wanted)
+        apply(context, plan.steps)
+        steps += plan.steps
+        after = _plan(context, wanted)
+    refuse_unsettled(wanted.name, after.steps)
+    return replace(after, steps=tuple(steps))
+
+
+def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:
+    """Undo what was applied to this machine (one server, or all that it plays); returns the servers.
+
+    Called with the fabric's lock held. Servers that were applied inside another network namespace are left.
+    """
+    done = []
+    for name, before in _remembered(fabric).items():
+        if node in (None, name) and before.namespace == _namespace():
+            _undo(fabric, name, before)
+            _path(fabric, name).unlink()
+            done.append(name)
+    return tuple(done)
+
+
+def remembered_elsewhere(fabric: str) -> tuple[str, ...]:
+    """Servers of a fabric that were applied inside another network namespace than the caller's."""
+    return tuple(name for name, before in _remembered(fabric).items() if before.namespace != _namespace())
+
+
+def _plan(context: Context, wanted: NodeConfig) -> HostPlan:
+    config = _with_cards(wanted, links.read(context))
+    actual = read_actual(context, config)
+    refuse_conflicts(config, actual)
+    config = _resolved(config, actual)
+    pending = tuple(f"{entry.address} on {entry.link}" for entry in config.neighbours if entry.mac is None)
+    return HostPlan(config, actual, tuple(changes(config, actual)), pending)
+
+
+def _with_cards(wanted: NodeConfig, there: Mapping[str, ActualLink]) -> NodeConfig:
+    """The configuration with its cards' own MACs."""
+    found = []
+    for link in wanted.links:
+        if link.kind != "card":
+            found.append(link)
+            continue
+        card = there.get(link.name)
+        if card is None:
+            raise InputError(
+                f"{wanted.name}: interface {link.name} wanted, found {', '.join(there)}; "
+                f"correct nodes.{wanted.name}.ports or choose another --node"
+            )
+        if link.mac not in (None, card.mac):
+            raise InputError(
+                f"{wanted.name}: {link.name} with MAC {link.mac} wanted, found {card.mac}; "
+                f"correct nodes.{wanted.name}.ports or choose another --node"
+            )
+        found.append(replace(link, mac=card.mac))
+    return replace(wanted, links=tuple(found))
+
+
+def _resolved(config: NodeConfig, actual: Actual) -> NodeConfig:
+    """The configuration with the neighbours' MACs that ARP has found out."""
+    macs = {}
+    entries = []
+    for entry in config.neighbours:
+        mac = entry.mac or actual.resolved.get((entry.link, entry.address))
+        macs[entry.address] = mac
+        entries.append(replace(entry, mac=mac))
+    hops = {route.prefix: route.hops[0][1] for route in config.routes}
+    table = []
+    for row in config.table:
+        via = hops.get(row.prefix, row.prefix.network_address)
+        table.append(row if row.port is None else replace(row, mac=row.mac or macs.get(via)))
+    return replace(config, neighbours=tuple(entries), table=tuple(table))
+
+
+def _remember(fabric: str, plan: HostPlan) -> None:
+    """Write down what was there, if it is not written down yet; give back cards that are no longer ports."""
+    node = plan.config.name
+    known = _remembered(fabric).get(node)
+    if known is not None and known.namespace != _namespace():
+        raise ProvisionError(
+            f"{node} of {fabric} was applied in another network namespace of this machine; "
+            f"run `hipsnet destroy {fabric} --node {node}` there first"
+        )
+    names = {link.name for link in plan.config.ports}
+    if known is not None and known.cards.keys() - names:
+        _undo(fabric, node, known)
+        known = None
+    cards = {name: _card(plan.actual, name) for name in names}
+    before = Before(
+        namespace=_namespace(),
+        cards=cards | dict(known.cards if known else {}),
+        sysctls=(plan.actual.sysctls or {}) | dict(known.sysctls if known else {}),
+    )
+    if before != known:
+        content = {
+            "namespace": before.namespace,
+            "cards": {name: vars(card) for name, card in before.cards.items()},
+            "sysctls": dict(before.sysctls),
+        }
+        state.write_json(_path(fabric, node), content)
+
+
+def _card(actual: Actual, name: str) -> Card:
+    link = actual.links[name]
+    return Card(link.mtu, link.alias or "", link.up, link.tx_checksum)
+
+
+def _undo(fabric: str, node: str, before: Before) -> None:
+    """Bring back what was there; cards that are gone meanwhile are passed over."""
+    with opened(node, None) as context:
+        detach(fabric, node, before.cards)
+        there = links.read(context)
+        cards = tuple(
+            LinkConfig(name, "card", mtu=card.mtu, alias=card.alias, tx_checksum=card.tx_checksum)
+            for name, card in before.cards.items()
+            if name in there
+        )
+        loopback = LinkConfig("lo", "loopback")
+        config = NodeConfig(fabric, node, (loopback, *cards), sysctls=dict(before.sysctls))
+        settle(context, config)
+        for name, card in before.cards.items():
+            if name in there and not card.up:
+                context.netlink.link("set", index=context.index(name), state="down")
+    pins.remove_pins(fabric, node)
+
+
+def _remembered(fabric: str) -> dict[str, Before]:
+    folder = state.folder(fabric) / _FOLDER
+    found = {}
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        content = json.loads(path.read_text())
+        cards = {name: Card(**card) for name, card in content["cards"].items()}
+        found[path.stem] = Before(content["namespace"], cards, content["sysctls"])
+    return found
+
+
+def _path(fabric: str, node: str) -> Path:
+    return state.folder(fabric) / _FOLDER / f"{node}.json"
+
+
+def _namespace() -> int:
+    return os.stat("/proc/thread-self/ns/net").st_ino  # noqa: PTH116

@@ -1,0 +1,74 @@
+"""The answers of a ping for the reader: sums, a table of paths without an answer, JSON."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from hipsnet.topology import Fabric, Path
+from orchestrator.pinging import Answer
+
+_SHOWN = 40
+
+
+def _way(path: Path) -> str:
+    return " ".join([path.source, *(hop.receiver.node for hop in path.hops)])
+
+
+def _rtt(answers: Sequence[Answer]) -> dict[str, float]:
+    times = [answer.rtt_us for answer in answers if answer.rtt_us is not None]
+    if not times:
+        return {}
+    return {"min": min(times), "median": statistics.median(times), "max": max(times)}
+
+
+def _lost(answers: Sequence[Answer]) -> list[Answer]:
+    return [answer for answer in answers if answer.verdict != "answered"]
+
+
+def parts(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> Iterator[str | Table]:
+    """What to print: one sentence, and what is wrong if anything is."""
+    lost = _lost(answers)
+    size = len(fabric.servers)
+    rtt = _rtt(answers)
+    times = ", ".join(f"{name} {value / 1000:.2f} ms" for name, value in rtt.items())
+    yield (
+        f"{fabric.name}: {size * (size - 1)} ordered pairs of {size} servers, {len(answers)} paths: "
+        f"{len(answers) - len(lost)} answered{', RTT ' + times if times else ''} ({seconds:.1f} s)"
+    )
+    retried = sum(answer.attempts > 1 for answer in answers if answer.rtt_us is not None)
+    if retried:
+        yield f"{retried} paths answered only when asked again: a cable loses frames"
+    if lost:
+        view = Table(title=f"{len(lost)} paths without an answer", title_justify="left")
+        for heading in ("from", "to", "path", "what happened"):
+            view.add_column(heading)
+        for answer in lost[:_SHOWN]:
+            view.add_row(answer.path.source, answer.path.target, _way(answer.path), answer.verdict)
+        yield view
+        if len(lost) > _SHOWN:
+            yield f"and {len(lost) - _SHOWN} more"
+
+
+def as_json(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> dict[str, Any]:
+    """The answers as plain data; times in microseconds."""
+    return {
+        "fabric": fabric.name,
+        "servers": len(fabric.servers),
+        "paths": len(answers),
+        "answered": len(answers) - len(_lost(answers)),
+        "rtt_us": {name: round(value, 1) for name, value in _rtt(answers).items()},
+        "lost": [
+            {
+                "source": answer.path.source,
+                "target": answer.path.target,
+                "path": _way(answer.path).split(),
+                "verdict": answer.verdict,
+            }
+            for answer in _lost(answers)
+        ],
+        "seconds": round(seconds, 3),
+    }
