@@ -37,6 +37,13 @@ class Variable:
     kind: Kind
     flag: str | None = None
 
+    def read(self, text: str, source: str | None = None) -> Any:
+        """Return the value that `text` stands for; InputError names `source` (the variable unless given)."""
+        try:
+            return self.kind.parse(text)
+        except ValueError:
+            raise InputError(f"{source or self.name}: found {text!r}; allowed: {self.kind.allowed}") from None
+
 
 def _text(pattern: str, allowed: str) -> Kind:
     def parse(text: str) -> str:
@@ -145,7 +152,7 @@ class Settings:
     def __post_init__(self) -> None:
         # A value is allowed when the text that stands for it can be read back.
         for variable, text in zip(VARIABLES, self.to_environment().values(), strict=True):
-            _parse(variable, text)
+            variable.read(text)
         if self.rank >= self.world_size:
             raise InputError(
                 f"RANK: found {self.rank}; allowed: 0 to {self.world_size - 1}, one below WORLD_SIZE"
@@ -160,7 +167,7 @@ class Settings:
         values = {field: value for field, value in given.items() if value is not None}
         for variable in VARIABLES:
             if variable.field not in values and variable.name in environ:
-                values[variable.field] = _parse(variable, environ[variable.name])
+                values[variable.field] = variable.read(environ[variable.name])
         for variable in VARIABLES[:3]:
             if variable.field not in values:
                 raise InputError(
@@ -172,10 +179,3 @@ class Settings:
     def to_environment(self) -> dict[str, str]:
         """The variables that carry these settings to a process."""
         return {variable.name: variable.kind.show(getattr(self, variable.field)) for variable in VARIABLES}
-
-
-def _parse(variable: Variable, text: str) -> Any:
-    try:
-        return variable.kind.parse(text)
-    except ValueError:
-        raise InputError(f"{variable.name}: found {text!r}; allowed: {variable.kind.allowed}") from None

@@ -2,7 +2,8 @@
 
 It is forked from the launcher before anything else, has a single thread, and adopts orphans, so whatever a
 program starts stays below it. When the launcher is gone, however it went, the control pipe reads as closed
-and the guard ends everything. If the guard itself is killed, the kernel kills the programs.
+and the guard ends everything. If the guard itself is killed, the kernel kills the programs, and the launcher
+adopts the rest and kills it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def guard(programs: Sequence[Program], pipes: Pipes, grace_s: float) -> None:
     program that could not be started as {"program": index, "error": why}. Call it in a fresh fork and exit.
     """
     os.setsid()  # the terminal's Ctrl-C is for the launcher
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans(True)
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     running: dict[int, int] = {}
     try:
@@ -106,7 +107,7 @@ def _watch(running: dict[int, int], pipes: Pipes, wake: int) -> None:
 
 
 def _end(running: dict[int, int], pipes: Pipes, wake: int, grace_s: float) -> None:
-    """End all descendants: ask, wait `grace_s` seconds or until told not to, kill. Returns when none lives."""
+    """End all descendants: ask, wait `grace_s` seconds or until told not to, kill; until none lives."""
     deadline = time.monotonic() + grace_s
     _signal(descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
     listening = [wake, pipes.control]
@@ -138,6 +139,21 @@ def _reap(running: dict[int, int], report: int) -> tuple[list[int], bool]:
     except ChildProcessError:
         return statuses, False
     return statuses, True
+
+
+def adopt_orphans(adopt: bool) -> None:
+    """Whether processes below the calling one that lose their parent become its own children, not init's."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
+
+
+def kill_strays(known: set[int]) -> None:
+    """Kill all descendants of the calling process but the `known` ones, and collect them."""
+    while strays := set(descendants(os.getpid())) - known:
+        _signal(strays, signal.SIGKILL)
+        for process in strays:
+            with suppress(ChildProcessError):
+                os.waitpid(process, os.WNOHANG)
+        time.sleep(0.01)
 
 
 def descendants(root: int) -> list[int]:

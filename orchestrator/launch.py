@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hipsnet.errors import HipsnetError
-from orchestrator.guard import KILL, STOP, Pipes, Program, guard
+from orchestrator.guard import KILL, STOP, Pipes, Program, adopt_orphans, descendants, guard, kill_strays
 
 Stream = Literal["stdout", "stderr"]
 Write = Callable[[int, Stream, bytes], None]
@@ -63,19 +63,18 @@ def launch(programs: Sequence[Program], write: Write, grace_s: float = 5.0) -> O
     or on a second signal. Raises HipsnetError if a program cannot be started. For the main thread only.
     """
     with _signals() as interrupts:
+        known = set(descendants(os.getpid()))
+        adopt_orphans(True)
         job = _fork(programs, grace_s)
         try:
-            outcome = _follow(job, interrupts, write)
+            return _follow(job, interrupts, write)
         finally:
             os.close(job.control)
-            _, status = os.waitpid(job.guard, 0)
+            if os.waitpid(job.guard, 0)[1]:
+                kill_strays(known)
+            adopt_orphans(False)
             for descriptor in (job.report, *(end for pair in job.outputs for end in pair)):
                 os.close(descriptor)
-        if status:
-            raise HipsnetError(
-                "the job's guard process was killed, and its programs with it; run the job again"
-            )
-        return outcome
 
 
 @dataclass(frozen=True)
@@ -137,10 +136,19 @@ def _follow(job: _Job, interrupts: int, write: Write) -> Outcome:
                         write(*streams[key.fd], line)
                     else:
                         failure = failure or _failure(line)
+                if key.fd == job.report and not data:
+                    _check_guard(job.guard)
                 if not data:
                     selector.unregister(key.fd)
                     del pending[key.fd]
     return Outcome(failure, interrupt)
+
+
+def _check_guard(process: int) -> None:
+    """Raise HipsnetError if the guard has not ended well."""
+    ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    if ended is None or ended.si_status:
+        raise HipsnetError("the job's guard process was killed, and its programs with it; run the job again")
 
 
 def _failure(line: bytes) -> Ending | None:

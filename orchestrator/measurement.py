@@ -1,11 +1,13 @@
-"""What a job measures: the vectors to be synchronized, how often, and the line of text that tells a worker."""
+"""What a job measures: which vectors, how often, and the line of text that tells a worker."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 
 from hipsnet.errors import InputError
+from orchestrator.sizes import parse_size
 
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """The types that can be synchronized, and the bytes of one element."""
@@ -13,7 +15,7 @@ ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the results: vectors of `counts` elements, synchronized one after the other in an iteration.
+    """One line of the results: in an iteration vectors of `counts` elements are synchronized one by one.
 
     `model` is the network whose gradients they are, if they are.
     """
@@ -24,13 +26,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Measurement:
-    """All cases of a job. `warmup` iterations go before the `iterations` that count; `check` verifies the sums."""
+    """All cases of a job: `warmup` iterations go before those that count; `check` verifies the sums."""
 
     cases: tuple[Case, ...]
     dtype: str
     iterations: int
     warmup: int
     check: bool
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one element."""
+        return ITEM_BYTES[self.dtype]
 
     def to_text(self) -> str:
         """One line that `from_text` reads back."""
@@ -45,9 +52,25 @@ class Measurement:
 
 
 def count(size_bytes: int, dtype: str) -> int:
-    """The elements that fit into `size_bytes`. Raises InputError for an unknown type or less than one element."""
+    """The elements that fit into `size_bytes`; InputError: an unknown type, or not even one element."""
     if dtype not in ITEM_BYTES:
         raise InputError(f"--dtype: found {dtype!r}; allowed: {', '.join(ITEM_BYTES)}")
     if size_bytes < ITEM_BYTES[dtype]:
         raise InputError(f"--size: found {size_bytes} B; wanted at least one {dtype} ({ITEM_BYTES[dtype]} B)")
     return size_bytes // ITEM_BYTES[dtype]
+
+
+def listed(text: str) -> tuple[int, ...]:
+    """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError if it is none."""
+    if ":" not in text:
+        return tuple(parse_size(size) for size in text.split(","))
+    parts = re.fullmatch(r"([^:]+):([^:]+):x([0-9]{1,9})", text)
+    if parts is None or int(parts[3]) < 2:
+        raise InputError(f"--sizes: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
+    first, last, factor = parse_size(parts[1]), parse_size(parts[2]), int(parts[3])
+    if not 0 < first <= last:
+        raise InputError(f"--sizes: found {text!r}; wanted a first size above 0 and a last one not below it")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return tuple(sizes)

@@ -1,8 +1,8 @@
 """Numbers whose sum over all ranks is known without a collective: what jobs synchronize and check.
 
-A rank's numbers repeat after `PERIOD` elements, so that even a large network's gradients are written and checked
-from one block that fits the cache. The period is prime: no piece of a schedule is a multiple of it, and a piece
-in the wrong place is a wrong sum.
+A rank's numbers repeat after `PERIOD` elements, so that even a large network's gradients are written and
+checked from one block that fits the cache. The period is prime: no piece of a schedule is a multiple of it,
+and a piece in the wrong place is a wrong sum.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def expected(world_size: int, count: int, dtype: np.dtype[Any]) -> Expected:
     for rank in range(world_size):
         part = contribution(rank, count, dtype).astype(total.dtype)
         total += part
-        magnitude += np.abs(part)
+        magnitude += abs(part)
     if exact:
         return Expected(total, None)
-    # Higham, Accuracy and Stability of Numerical Algorithms, 4.2: N-1 roundings of at most the magnitude's sum,
-    # and one more into the result's type.
+    # Higham, Accuracy and Stability of Numerical Algorithms, 4.2: N-1 roundings, each of at most one unit of
+    # the sum of the magnitudes, and one more into the result's type.
     return Expected(total, world_size * _unit(dtype) * magnitude)
 
 

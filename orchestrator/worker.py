@@ -1,4 +1,4 @@
-"""One rank of a measuring job: synchronizes what it is told to, and tells its times as JSON lines on stdout."""
+"""One rank of a measuring job: synchronizes what it is told to, tells its times as JSON lines on stdout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 def _measure(communicator: Any, measurement: Measurement, index: int, case: Case, tell: Tell) -> None:
     """Time one case.
 
-    Every iteration starts from the same numbers and a barrier; a rank's time includes its wait for the others.
+    Every iteration starts from the same numbers and a barrier; a rank's time includes its waits.
     """
     dtype = _dtype(measurement.dtype)
     vectors = [np.empty(count, dtype) for count in case.counts]
@@ -71,16 +71,17 @@ def _digest(vectors: list[pattern.Vector]) -> int:
     """A checksum of all bits."""
     digest = 0
     for vector in vectors:
-        digest = zlib.crc32(vector.view(np.uint8), digest)
+        digest = zlib.crc32(vector.view(np.uint8).data, digest)
     return digest
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def _dtype(name: Any) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes  # a tenth of a second that only this type has to pay
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        name = ml_dtypes.bfloat16
+    dtype: np.dtype[Any] = np.dtype(name)
+    return dtype
 
 
 def _telling() -> Tell:

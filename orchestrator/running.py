@@ -1,0 +1,158 @@
+"""What `hipsnet run` does with its options: a measurement, or the user's own program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hipsnet.errors import HipsnetError, InputError
+from hipsnet.settings import VARIABLES, Settings
+from hipsnet.topology import Fabric, Topology
+from orchestrator import job, output, results, topology_file
+from orchestrator.benchmark import measure
+from orchestrator.launch import Outcome, launch
+from orchestrator.measurement import Case, Measurement, count, listed
+
+DEFAULT_SIZES = "1KiB:64MiB:x4"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options that say what is measured, as they were given; None, or False, where they were not."""
+
+    size: str | None
+    sizes: str | None
+    model: str | None
+    dtype: str | None
+    iters: int | None
+    warmup: int | None
+    check: bool
+    json: str | None
+
+
+def run(file: Path, command: Sequence[str], wanted: Wanted, engine: Mapping[str, str | None]) -> int:
+    """Do it; the exit code. `engine` holds the texts of the engine's flags by field of `Settings`."""
+    topology, fabric = topology_file.load(file)
+    rows = {row.field: row for row in VARIABLES}
+    given = {
+        field: rows[field].read(text, rows[field].flag) for field, text in engine.items() if text is not None
+    }
+    settings = job.settings(file, fabric, **given)
+    if command:
+        return _program(topology, fabric, settings, command, wanted)
+    return _measurement(topology, fabric, settings, wanted)
+
+
+def _program(
+    topology: Topology, fabric: Fabric, settings: Settings, command: Sequence[str], wanted: Wanted
+) -> int:
+    for field in fields(wanted):
+        if getattr(wanted, field.name) not in (None, False):
+            raise InputError(f"--{field.name} is for measuring; leave it out, or leave `{command[0]}` out")
+    programs = job.programs(topology, fabric, settings, command)
+    outcome = launch(programs, output.prefixed([program.server for program in programs]))
+    _tell(fabric, outcome)
+    return outcome.code
+
+
+def _tell(fabric: Fabric, outcome: Outcome) -> None:
+    """Say on stderr which server failed first."""
+    if outcome.failure and not outcome.interrupt:
+        rank = outcome.failure.program
+        print(
+            f"hipsnet: {fabric.servers[rank].name} (rank {rank}) {outcome.failure}; the rest was ended",
+            file=sys.stderr,
+        )
+
+
+def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted: Wanted) -> int:
+    measurement = _asked(wanted)
+    console = Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        console=console,
+        auto_refresh=False,  # a thread of its own would be forked with the launcher
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not console.is_terminal,
+    )
+    table = sys.stderr if wanted.json == "-" else sys.stdout
+    rounds = measurement.warmup + measurement.iterations
+    done: list[results.Result] = []
+    with progress:
+        bar = progress.add_task("", total=rounds * len(measurement.cases))
+
+        def show(line: str) -> None:
+            progress.stop()
+            print(line, file=table, flush=True)
+            progress.start()
+
+        def on_progress(case: int, iterations: int) -> None:
+            size = sum(measurement.cases[case].counts) * measurement.item_bytes
+            progress.update(bar, completed=case * rounds + iterations, description=f"{size} B", refresh=True)
+
+        def on_result(result: results.Result) -> None:
+            done.append(result)
+            show(results.row(result))
+
+        show(results.title(topology, fabric, settings, measurement))
+        show(results.HEADER)
+        outcome = measure(
+            topology,
+            fabric,
+            settings,
+            measurement,
+            lambda size: limits.limit_s(fabric, topology.link.rate_bps, size),
+            on_progress,
+            on_result,
+        )
+    _tell(fabric, outcome)
+    if outcome.code:
+        return outcome.code
+    if wanted.json:
+        _write(wanted.json, results.document(topology, fabric, settings, measurement, done))
+    wrong = [result for result in done if result.correct is False]
+    if wrong:
+        raise HipsnetError(f"{len(wrong)} of {len(done)} results are wrong; look for `#wrong` in the table")
+    return 0
+
+
+def _asked(wanted: Wanted) -> Measurement:
+    """The measurement that the options ask for. Raises InputError where they do not go together."""
+    which = [name for name in ("size", "sizes", "model") if getattr(wanted, name) is not None]
+    if len(which) > 1:
+        raise InputError(f"--{which[0]} and --{which[1]} were found; give one of --size, --sizes, --model")
+    dtype = wanted.dtype or "float32"
+    if wanted.model is not None:
+        cases = (Case(models.buckets(wanted.model, dtype), wanted.model),)
+    else:
+        sizes = listed(wanted.size or wanted.sizes or DEFAULT_SIZES)
+        cases = tuple(Case((count(size, dtype),)) for size in sizes)
+    return Measurement(
+        cases=cases,
+        dtype=dtype,
+        iterations=10 if wanted.iters is None else wanted.iters,
+        warmup=2 if wanted.warmup is None else wanted.warmup,
+        check=wanted.check,
+    )
+
+
+def _write(target: str, document: dict[str, object]) -> None:
+    text = json.dumps(document, indent=2)
+    if target == "-":
+        print(text)
+        return
+    try:
+        Path(target).write_text(text + "\n")
+    except OSError as error:
+        raise InputError(f"--json {target}: cannot be written: {error.strerror}") from None
