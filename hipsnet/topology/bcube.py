@@ -115,8 +115,8 @@ def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
 
     Where digit i differs, DCRouting corrects i, i-1, ..., i+1: the order of the target's address in the level
     of the next higher digit that differs. Where it is equal, AltDCRouting first steps to a neighbour at level
-    i, the source's own decision, and corrects i-1, ..., i from there: the order of the target's level-i address.
-    So every path arrives by a port of its own, and that port's address is its destination.
+    i, the source's own decision, and corrects i-1, ..., i from there: the order of the target's level-i
+    address. So every path arrives by a port of its own, and that port's address is its destination.
     """
     n, levels = fabric.sides[0], len(fabric.sides)
     differing = [level for level in range(levels) if source.digits[level] != target.digits[level]]

@@ -1,0 +1,65 @@
+"""What a picture of a fabric consists of: boxes, wires and regions, in inches, y upwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node: its centre, its size, and whether its label runs upwards."""
+
+    label: str
+    role: Literal["server", "switch"]
+    level: int
+    x: float
+    y: float
+    width: float
+    height: float
+    upright: bool = False
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A cable: a cubic Bezier curve of start, two control points and end."""
+
+    level: int
+    points: tuple[Point, Point, Point, Point]
+
+
+@dataclass(frozen=True)
+class Region:
+    """What is drawn behind nodes that belong together: its lower left corner and size."""
+
+    label: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A whole picture; `levels` says what the colour of each level of cables means."""
+
+    title: str
+    subtitle: str
+    levels: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+    regions: tuple[Region, ...] = ()
+
+
+def text_width(text: str) -> float:
+    """Return the room that a label takes."""
+    return 0.085 * len(text)
+
+
+def span(boxes: Iterable[Box]) -> tuple[float, float]:
+    """Return the left and the right end of some boxes."""
+    boxes = tuple(boxes)
+    return min(box.x - box.width / 2 for box in boxes), max(box.x + box.width / 2 for box in boxes)
