@@ -1,4 +1,4 @@
-"""The answers of a ping for the reader: sums, a table of paths without an answer, JSON."""
+"""The answers of a ping for the reader: sums, a table of broken paths, JSON."""
 
 from __future__ import annotations
 
@@ -25,50 +25,47 @@ def _rtt(answers: Sequence[Answer]) -> dict[str, float]:
     return {"min": min(times), "median": statistics.median(times), "max": max(times)}
 
 
-def _lost(answers: Sequence[Answer]) -> list[Answer]:
-    return [answer for answer in answers if answer.verdict != "answered"]
-
-
 def parts(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> Iterator[str | Table]:
     """What to print: one sentence, and what is wrong if anything is."""
-    lost = _lost(answers)
+    broken = [answer for answer in answers if not answer.reached]
     size = len(fabric.servers)
     rtt = _rtt(answers)
     times = ", ".join(f"{name} {value / 1000:.2f} ms" for name, value in rtt.items())
     yield (
         f"{fabric.name}: {size * (size - 1)} ordered pairs of {size} servers, {len(answers)} paths: "
-        f"{len(answers) - len(lost)} answered{', RTT ' + times if times else ''} ({seconds:.1f} s)"
+        f"{len(answers) - len(broken)} reach their server{', RTT ' + times if times else ''} ({seconds:.1f} s)"
     )
     retried = sum(answer.attempts > 1 for answer in answers if answer.rtt_us is not None)
     if retried:
-        yield f"{retried} paths answered only when asked again: a cable loses frames"
-    if lost:
-        view = Table(title=f"{len(lost)} paths without an answer", title_justify="left")
-        for heading in ("from", "to", "path", "what happened"):
-            view.add_column(heading)
-        for answer in lost[:_SHOWN]:
-            view.add_row(answer.path.source, answer.path.target, _way(answer.path), answer.verdict)
+        yield f"{retried} paths were answered only when asked again: a cable loses frames"
+    if broken:
+        view = Table(title=f"{len(broken)} paths are broken", title_justify="left")
+        for heading in ("from", "to", "path"):
+            view.add_column(heading, no_wrap=True)
+        for answer in broken[:_SHOWN]:
+            view.add_row(answer.path.source, answer.path.target, _way(answer.path))
         yield view
-        if len(lost) > _SHOWN:
-            yield f"and {len(lost) - _SHOWN} more"
+        if len(broken) > _SHOWN:
+            yield f"and {len(broken) - _SHOWN} more"
 
 
 def as_json(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> dict[str, Any]:
     """The answers as plain data; times in microseconds."""
+    broken = [answer for answer in answers if not answer.reached]
     return {
         "fabric": fabric.name,
         "servers": len(fabric.servers),
         "paths": len(answers),
-        "answered": len(answers) - len(_lost(answers)),
+        "reached": len(answers) - len(broken),
+        "answered": sum(answer.rtt_us is not None for answer in answers),
         "rtt_us": {name: round(value, 1) for name, value in _rtt(answers).items()},
-        "lost": [
+        "broken": [
             {
                 "source": answer.path.source,
                 "target": answer.path.target,
                 "path": _way(answer.path).split(),
-                "verdict": answer.verdict,
             }
-            for answer in _lost(answers)
+            for answer in broken
         ],
         "seconds": round(seconds, 3),
     }

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from hipsnet.node.namespace import inside
 from hipsnet.topology import Fabric, Path, paths
@@ -25,15 +24,17 @@ _REQUEST, _REPLY = 8, 0
 _SO_RCVBUFFORCE = 33
 _ICMP = struct.Struct("!BBHHHI")
 
-Verdict = Literal["answered", "lost on the way there", "lost on the way back"]
-
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one path. `attempts` is how many requests it took; `rtt_us` None without an answer."""
+    """What became of one path: `reached` if a request came through, after `attempts`.
+
+    `rtt_us` is None if no reply came. A reply takes the way that its sender's routes choose: one that is lost
+    says nothing about this path, and the way that it took is asked about on its own.
+    """
 
     path: Path
-    verdict: Verdict
+    reached: bool
     attempts: int
     rtt_us: float | None
 
@@ -74,14 +75,10 @@ def ping(fabric: Fabric) -> list[Answer]:
             waiting = [number for number, flight in enumerate(flights) if flight.rtt_us is None]
             for start in range(0, len(waiting), _WINDOW):
                 _volley(waiting[start : start + _WINDOW], wanted, flights, servers, selector)
-    return [_answer(path, flight) for path, flight in zip(wanted, flights, strict=True)]
-
-
-def _answer(path: Path, flight: _Flight) -> Answer:
-    verdict: Verdict = "lost on the way back" if flight.arrived else "lost on the way there"
-    if flight.rtt_us is not None:
-        verdict = "answered"
-    return Answer(path, verdict, flight.attempts, flight.rtt_us)
+    return [
+        Answer(path, flight.arrived, flight.attempts, flight.rtt_us)
+        for path, flight in zip(wanted, flights, strict=True)
+    ]
 
 
 @contextmanager
@@ -148,6 +145,7 @@ def _hear(
             if kind == _REQUEST and server.name == path.target:
                 flight.arrived = True
             elif kind == _REPLY and server.name == path.source and flight.rtt_us is None:
+                flight.arrived = True
                 flight.rtt_us = (time.perf_counter_ns() - flight.sent_ns) / 1000
                 open_numbers.discard(number)
 

@@ -157,7 +157,7 @@ def inspect(file: File, node: Node = None, as_json: Json = False) -> None:
 
 @app.command()
 def ping(file: File, as_json: Json = False) -> None:
-    """Ping all pairs of servers over every disjoint path; exit code 1 if a path does not answer."""
+    """Ping all pairs of servers over every disjoint path; exit code 1 if a path is broken."""
     _, fabric = topology_file.load(file)
     begun = time.monotonic()
     answers = pinging.ping(fabric)
@@ -168,7 +168,7 @@ def ping(file: File, as_json: Json = False) -> None:
         console = _console()
         for part in ping_view.parts(fabric, answers, seconds):
             console.print(part)
-    if any(answer.verdict != "answered" for answer in answers):
+    if not all(answer.reached for answer in answers):
         raise typer.Exit(1)
 
 
