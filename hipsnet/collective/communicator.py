@@ -1,0 +1,169 @@
+"""What a program holds to synchronize: this rank's place in the fabric, its connections and its plans."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+from numpy.typing import NDArray
+
+from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective.endpoints import receiver_ports
+from hipsnet.collective.executor import Executor, Patience, Reduction
+from hipsnet.collective.plan import Plan, Route, chunk_elements, compile_plan
+from hipsnet.collective.schedule import Schedule
+from hipsnet.errors import InputError
+from hipsnet.settings import Settings
+from hipsnet.topology import Fabric, build, parse
+from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.interface import Peer
+from hipsnet.transport.tcp import TcpTransport
+
+DTYPES = tuple(np.dtype(t) for t in (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64))
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": np.add,
+    "mean": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "prod": np.multiply,
+}
+
+PLANS_KEPT = 64
+"""Plans of the sizes used last; a model's buckets are far fewer."""
+
+
+class Communicator:
+    """One rank's membership of a job; make it with `hipsnet.init`. Not thread-safe; close it, or use `with`."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connect this rank with its neighbours.
+
+        Raises InputError for settings that do not fit the topology file, TransportError for missing neighbours.
+        """
+        self._settings = settings
+        self._fabric = _load_fabric(settings)
+        self._plan = lru_cache(PLANS_KEPT)(self._compile)
+        # Enough elements that every pair that can ever exchange something does.
+        everybody = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
+        self._connections = _routes(everybody, self._fabric, self.rank)
+        peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
+        transport = TcpTransport(self._greeting(), settings.port, settings.congestion)
+        transport.connect(peers, settings.timeout_s)
+        patience = Patience(settings.warn_s, settings.timeout_s)
+        self._executor = Executor(transport, self.rank, peers, settings.chunk_bytes, patience)
+
+    @property
+    def rank(self) -> int:
+        return self._settings.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._settings.world_size
+
+    def all_reduce(self, array: NDArray[Any], op: str = "sum") -> NDArray[Any]:
+        """Combine `array` over all ranks, in place, and return it.
+
+        `array`: C-contiguous and writable, of any shape; float16, bfloat16, float32, float64, int32 or int64. Shape,
+        dtype and op are the same on every rank. `op`: sum, mean (integers: toward zero), max, min, prod. Every rank
+        gets the same bits, and the same bits again for the same input.
+
+        Raises InputError for an array or op that cannot be used; CollectiveError where a peer failed or called with
+        something else: `array` is undefined then, and the communicator cannot be used any more.
+        """
+        _check(array, op)
+        flat = array.reshape(-1)
+        self._executor.run(self._plan(flat.size, flat.itemsize), flat, op, REDUCTIONS[op])
+        if op == "mean":
+            _divide(flat, self.world_size)
+        return array
+
+    def barrier(self) -> None:
+        """Return when every rank has called this."""
+        self.all_reduce(np.zeros(1, np.int32))
+
+    def close(self) -> None:
+        """Close the connections after what is under way has arrived."""
+        self._executor.close()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _schedule(self, count: int) -> Schedule:
+        s = self._settings
+        return Algorithm(s.algorithm, s.exchange, s.one_way, s.servers).build(self._fabric, count)
+
+    def _compile(self, count: int, itemsize: int) -> Plan:
+        schedule = self._schedule(count)
+        ports = receiver_ports(self._fabric, schedule.transfers)
+        chunk = chunk_elements(schedule, self._settings.chunk_bytes, itemsize)
+        return compile_plan(schedule, self.rank, self._connections, ports.tolist(), chunk)
+
+    def _greeting(self) -> Greeting:
+        s = self._settings
+        configuration = (
+            f"fabric {self._fabric.name} {self._fabric.kind}{self._fabric.sides}, algorithm {s.algorithm}, "
+            f"exchange {','.join(s.exchange) or 'default'}, one-way {s.one_way:d}, servers {s.servers}, "
+            f"chunk {s.chunk_bytes}"
+        )
+        return Greeting(s.rank, s.world_size, configuration, s.token)
+
+
+def _load_fabric(settings: Settings) -> Fabric:
+    path = Path(settings.topology)
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError(f"HIPSNET_TOPOLOGY: {path} cannot be read: {error.strerror}") from error
+    fabric = build(parse(text, str(path)))
+    if len(fabric.servers) != settings.world_size:
+        raise InputError(
+            f"WORLD_SIZE is {settings.world_size}, but {path} has {len(fabric.servers)} servers; one rank runs on each"
+        )
+    return fabric
+
+
+def _routes(schedule: Schedule, fabric: Fabric, rank: int) -> dict[Route, int]:
+    """The connections of `rank`, numbered in an order of their own."""
+    ports = receiver_ports(fabric, schedule.transfers)
+    routes: dict[Route, int] = {}
+    for row, theirs in zip(schedule.transfers, ports, strict=True):
+        src, dst, mine = int(row["src"]), int(row["dst"]), int(row["level"])
+        if src == rank:
+            routes.setdefault((dst, mine, int(theirs)), len(routes))
+        elif dst == rank:
+            routes.setdefault((src, int(theirs), mine), len(routes))
+    return routes
+
+
+def _peer(fabric: Fabric, rank: int, route: Route) -> Peer:
+    remote, mine, theirs = route
+    local_port, remote_port = fabric.servers[rank].ports[mine], fabric.servers[remote].ports[theirs]
+    assert local_port.address and remote_port.address, "server ports always have addresses"
+    return Peer(remote, mine, str(local_port.address.ip), theirs, str(remote_port.address.ip))
+
+
+def _check(array: NDArray[Any], op: str) -> None:
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"all_reduce takes a numpy array, not {type(array).__name__}")
+    if array.dtype not in DTYPES:
+        raise InputError(f"dtype {array.dtype} is not one of {', '.join(d.name for d in DTYPES)}")
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        raise InputError("all_reduce works in place: the array must be C-contiguous and writable")
+    if op not in REDUCTIONS:
+        raise InputError(f"op {op!r} is not one of {', '.join(REDUCTIONS)}")
+
+
+def _divide(flat: NDArray[Any], ranks: int) -> None:
+    if flat.dtype.kind == "i":
+        below_zero = (flat < 0) & (flat % ranks != 0)
+        np.floor_divide(flat, ranks, out=flat)
+        flat += below_zero
+    else:
+        np.divide(flat, flat.dtype.type(ranks), out=flat)

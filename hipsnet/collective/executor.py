@@ -1,0 +1,313 @@
+"""Runs a plan: one thread of control that sends what may be sent and applies what has arrived, until all is done.
+
+Staging: what is to be reduced is written by each neighbour into a ring of `SLOTS` slots of one chunk each, and
+is emptied by the reduction; a sender never has more than that under way (credits). A chunk is at most a quarter of the
+plan's largest transfer (`hipsnet.collective.plan`), so the staging memory in use for a neighbour is never more than
+the largest transfer that is in flight from it. Finished pieces are written straight into the caller's array.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hipsnet.collective import protocol
+from hipsnet.collective.neighbour import Neighbour
+from hipsnet.collective.plan import Plan, Segment
+from hipsnet.collective.protocol import Call, Kind, Ready
+from hipsnet.errors import CollectiveError
+from hipsnet.transport.interface import Completion, Event, Peer, Region, Transport
+
+SLOTS = 4
+"""Staging slots for each neighbour: enough to keep a port busy while credits travel."""
+
+TICK_S = 0.25
+LAST_WORDS_S = 1.0
+
+Reduction = Callable[..., object]
+"""A numpy ufunc of two arguments that takes `out`."""
+
+log = logging.getLogger("hipsnet")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a neighbour may be silent, in seconds, before it is warned of and before it is given up."""
+
+    warn_s: float
+    timeout_s: float
+
+    @property
+    def alive_s(self) -> float:
+        """How often a rank that waits says so."""
+        return min(1.0, self.warn_s / 4, self.timeout_s / 4)
+
+
+class Executor:
+    """Holds the connections of one rank between collectives. Once a collective has failed, all later ones do."""
+
+    def __init__(
+        self, transport: Transport, rank: int, peers: Sequence[Peer], chunk_bytes: int, patience: Patience
+    ) -> None:
+        """The peers must be connected already, in this order."""
+        self._transport = transport
+        self._rank = rank
+        self._chunk_bytes = chunk_bytes
+        self._patience = patience
+        self._sequence = 0
+        self._failure: str | None = None
+        now = monotonic()
+        self._neighbours = [self._meet(i, peer, now) for i, peer in enumerate(peers)]
+
+    def _meet(self, connection: int, peer: Peer, now_s: float) -> Neighbour:
+        # Slots that a plan does not use are never touched, so they cost no memory.
+        staging = self._transport.register(np.empty(SLOTS * self._chunk_bytes, np.uint8))
+        self._transport.post_message(connection, protocol.pack_number(Kind.STAGING, staging.key))
+        return Neighbour(connection, peer, staging, now_s, now_s, slots_free_until=SLOTS)
+
+    def run(self, plan: Plan, array: NDArray[np.generic], operation: str, reduction: Reduction) -> None:
+        """Run the plan in place on `array` (flat, contiguous, `plan.count` elements).
+
+        Raises CollectiveError, which names rank, peer, level, stage and bytes done; the array is then undefined.
+        """
+        if self._failure is not None:
+            raise CollectiveError(f"rank {self._rank}: an earlier collective failed: {self._failure}")
+        self._plan, self._array, self._reduction = plan, array, reduction
+        self._waits = list(plan.waits)
+        self._here = [segment.sends for segment in plan.segments]
+        self._slot: dict[int, int] = {}  # of each segment that waits to be reduced
+        self._left = len(plan.segments)
+        self._itemsize = array.itemsize
+        region = self._transport.register(array.view(np.uint8))
+        self._enter(region, Call(plan.count, array.dtype.name, operation))
+        self._loop()
+        self._transport.deregister(region)
+
+    def close(self) -> None:
+        """Let what is still queued leave, then close the connections."""
+        if self._failure is None:
+            self._transport.drain(self._patience.timeout_s)
+            self._transport.close()
+
+    # entering
+
+    def _enter(self, region: Region, call: Call) -> None:
+        self._sequence += 1
+        self._region, self._call = region, call
+        now = monotonic()
+        for neighbour in self._neighbours:
+            index = neighbour.connection
+            neighbour.to_send.extend(self._plan.sends[index])
+            neighbour.receives_now = self._plan.receives[index]
+            neighbour.received_now = 0
+            neighbour.heard_s = now
+            neighbour.emptied_told = neighbour.emptied
+            ready = Ready(self._sequence, region.key, neighbour.emptied, call)
+            self._tell(neighbour, protocol.pack_ready(ready))
+        for neighbour in self._neighbours:
+            neighbour.ready, neighbour.next_ready = neighbour.next_ready, None
+            if neighbour.ready is not None:
+                self._compare(neighbour, neighbour.ready)
+            early, neighbour.early = neighbour.early, []
+            for number in early:
+                self._arrived(neighbour, number)
+            if neighbour.closed:
+                self._lost(neighbour)
+        self._push_all()
+
+    def _compare(self, neighbour: Neighbour, ready: Ready) -> None:
+        if ready.call != self._call or ready.sequence != self._sequence:
+            self._fail(
+                neighbour.peer.rank,
+                f"it entered collective {ready.sequence}, {ready.call}, but rank {self._rank} "
+                f"entered {self._sequence}, {self._call}; every rank must call with the same size, dtype and operation",
+                neighbour,
+            )
+
+    # the loop
+
+    def _loop(self) -> None:
+        next_look = monotonic() + TICK_S
+        while self._left or any(neighbour.ready is None for neighbour in self._neighbours):
+            completions = self._transport.poll(TICK_S)
+            for completion in completions:
+                self._handle(completion)
+            if completions:
+                self._push_all()
+            now = monotonic()
+            if now >= next_look:
+                next_look = now + TICK_S
+                self._look_for_silence(now)
+
+    def _handle(self, completion: Completion) -> None:
+        neighbour = self._neighbours[completion.connection]
+        if completion.event == Event.SENT:
+            self._done(self._plan.sends[completion.connection][completion.immediate])
+            return
+        neighbour.heard_s = monotonic()
+        if completion.event == Event.WRITTEN:
+            if neighbour.next_ready is not None:
+                neighbour.early.append(completion.immediate)
+            else:
+                self._arrived(neighbour, completion.immediate)
+        elif completion.event == Event.MESSAGE:
+            self._listen(neighbour, completion.payload)
+        else:
+            neighbour.closed = completion.payload.decode()
+            if neighbour.is_awaited():
+                self._lost(neighbour)
+
+    def _listen(self, neighbour: Neighbour, message: bytes) -> None:
+        kind = message[0]
+        if kind == Kind.READY:
+            ready = protocol.unpack_ready(message)
+            neighbour.slots_free_until = ready.emptied + SLOTS
+            if ready.sequence > self._sequence:
+                neighbour.next_ready = ready
+            else:
+                neighbour.ready = ready
+                self._compare(neighbour, ready)
+        elif kind == Kind.CREDIT:
+            neighbour.slots_free_until = protocol.unpack_number(message) + SLOTS
+        elif kind == Kind.STAGING:
+            neighbour.staging_key = protocol.unpack_number(message)
+        elif kind == Kind.ABORT:
+            culprit, reason = protocol.unpack_abort(message)
+            self._fail(culprit, reason, None, told_by=neighbour)
+
+    # segments
+
+    def _arrived(self, neighbour: Neighbour, number: int) -> None:
+        segment = neighbour.receives_now[number]
+        neighbour.received_now += 1
+        if segment.reduces:
+            self._slot[segment.index] = neighbour.slots_filled
+            neighbour.slots_filled += 1
+        self._here[segment.index] = True
+        if not self._waits[segment.index]:
+            self._apply(segment)
+
+    def _apply(self, segment: Segment) -> None:
+        """Apply a receive that has arrived and may be applied, and everything that it releases."""
+        if segment.reduces:
+            neighbour = self._neighbours[segment.connection]
+            size = (segment.stop - segment.start) * self._itemsize
+            slot = self._slot.pop(segment.index)
+            start = slot % SLOTS * self._chunk_bytes
+            staged = neighbour.staging.memory[start : start + size].view(self._array.dtype)
+            target = self._array[segment.start : segment.stop]
+            self._reduction(target, staged, out=target)
+            neighbour.empty(slot)
+            self._give_credit(neighbour)
+        self._done(segment)
+
+    def _give_credit(self, neighbour: Neighbour) -> None:
+        if neighbour.emptied - neighbour.emptied_told >= SLOTS // 2 and neighbour.received_now < len(
+            neighbour.receives_now
+        ):
+            neighbour.emptied_told = neighbour.emptied
+            self._tell(neighbour, protocol.pack_number(Kind.CREDIT, neighbour.emptied))
+
+    def _done(self, segment: Segment) -> None:
+        self._left -= 1
+        waits = self._waits
+        for index in self._plan.releases[segment.index]:
+            waits[index] -= 1
+            if not waits[index]:
+                released = self._plan.segments[index]
+                if not released.sends and self._here[index]:
+                    self._apply(released)
+
+    def _push_all(self) -> None:
+        for neighbour in self._neighbours:
+            if neighbour.to_send:
+                self._push(neighbour)
+
+    def _push(self, neighbour: Neighbour) -> None:
+        """Post, in order, what waits for nothing any more and has a place to go to."""
+        queue = neighbour.to_send
+        itemsize = self._itemsize
+        while queue:
+            segment = queue[0]
+            if self._waits[segment.index]:
+                break
+            if segment.reduces:
+                if not neighbour.staging_key or neighbour.slots_used >= neighbour.slots_free_until:
+                    break
+                key, offset = neighbour.staging_key, neighbour.slots_used % SLOTS * self._chunk_bytes
+                neighbour.slots_used += 1
+            else:
+                if neighbour.ready is None:
+                    break
+                key, offset = neighbour.ready.key, segment.start * itemsize
+            queue.popleft()
+            start, size = segment.start * itemsize, (segment.stop - segment.start) * itemsize
+            self._transport.post_write(
+                neighbour.connection, self._region, start, size, key, offset, segment.number
+            )
+
+    def _tell(self, neighbour: Neighbour, message: bytes) -> None:
+        if not neighbour.closed:
+            self._transport.post_message(neighbour.connection, message)
+
+    # failures
+
+    def _look_for_silence(self, now_s: float) -> None:
+        for neighbour in self._neighbours:
+            if neighbour.closed:
+                continue
+            if now_s - neighbour.spoke_s >= self._patience.alive_s:
+                neighbour.spoke_s = now_s
+                self._tell(neighbour, protocol.ALIVE)
+            silent_s = now_s - neighbour.heard_s
+            if not neighbour.is_awaited():
+                continue
+            if silent_s >= self._patience.timeout_s:
+                self._fail(neighbour.peer.rank, f"it has been silent for {silent_s:.1f} s", neighbour)
+            if silent_s >= self._patience.warn_s and not neighbour.warned:
+                log.warning("rank %d: %s is silent for %.1f s", self._rank, neighbour.name, silent_s)
+            neighbour.warned = silent_s >= self._patience.warn_s
+
+    def _lost(self, neighbour: Neighbour) -> None:
+        self._fail(neighbour.peer.rank, neighbour.closed, neighbour)
+
+    def _fail(
+        self, culprit: int, reason: str, at: Neighbour | None, told_by: Neighbour | None = None
+    ) -> None:
+        """Tell every neighbour whose fault it is, close everything, and raise."""
+        whose = f"rank {culprit}: " if culprit >= 0 else ""
+        level = f" (seen by rank {self._rank} at level {at.peer.port})" if at else ""
+        self._failure = f"{whose}{reason}{level}"
+        told = f", told by {told_by.name}" if told_by else f", at {at.name}" if at else ""
+        for neighbour in self._neighbours:
+            if neighbour is not told_by:
+                self._tell(neighbour, protocol.pack_abort(culprit, reason + level))
+        self._transport.drain(LAST_WORDS_S)
+        self._transport.close()
+        raise CollectiveError(
+            f"rank {self._rank} gives up collective {self._sequence}{told}: {self._failure}; {self._progress(at)}"
+        )
+
+    def _progress(self, at: Neighbour | None) -> str:
+        """Where this rank stands: the first segment that is missing (from `at`, if given) and the bytes received."""
+        received = sum(
+            (s.stop - s.start) * self._itemsize
+            for n in self._neighbours
+            for s in n.receives_now[: n.received_now]
+        )
+        total = sum((s.stop - s.start) * self._itemsize for n in self._neighbours for s in n.receives_now)
+        missing = [
+            n.receives_now[n.received_now]
+            for n in ([at] if at else self._neighbours)
+            if n.received_now < len(n.receives_now)
+        ]
+        where = "nothing more was awaited from it"
+        if missing:
+            first = min(missing, key=lambda s: (s.stage, s.thread))
+            where = f"waiting for thread {first.thread}, stage {first.stage}"
+        return f"{where}; {received} of {total} bytes received"

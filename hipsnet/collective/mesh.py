@@ -1,0 +1,13 @@
+"""Mesh (P2P) all-reduce: every rank diffuses its pieces to all, then collects all sums, 2 steps."""
+
+from __future__ import annotations
+
+from hipsnet.collective import exchange
+from hipsnet.collective.flat import build_flat
+from hipsnet.collective.schedule import Schedule
+from hipsnet.topology import Fabric
+
+
+def build(fabric: Fabric, count: int) -> Schedule:
+    """The schedule on any fabric: one thread for each port of a server, each on its own port."""
+    return build_flat("mesh", fabric, count, exchange.mesh(len(fabric.servers)))

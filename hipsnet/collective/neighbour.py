@@ -1,0 +1,54 @@
+"""What an executor knows of one neighbour: how far both are, what may be sent, and when it was last heard."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hipsnet.collective.plan import Segment
+from hipsnet.collective.protocol import Ready
+from hipsnet.transport.interface import Peer, Region
+
+
+@dataclass(slots=True, eq=False)
+class Neighbour:
+    """The state of one connection. Counts without `_now` run over the connection's whole life."""
+
+    connection: int
+    peer: Peer
+    staging: Region  # where the peer puts what I am to reduce: a ring of slots
+    heard_s: float
+    spoke_s: float
+    warned: bool = False
+    closed: str = ""  # why the connection is gone
+
+    staging_key: int = 0  # of the peer's ring, for me; 0 until it has told
+    slots_used: int = 0  # of the peer's ring
+    slots_free_until: int = 0  # credit: slots_used may grow to this
+    slots_filled: int = 0  # of my own ring
+    emptied: int = 0  # all slots before this one may be filled again
+    emptied_early: set[int] = field(default_factory=set)
+    emptied_told: int = 0
+
+    ready: Ready | None = None  # of the collective that I am in, or about to enter
+    next_ready: Ready | None = None  # the peer is one collective ahead
+    early: list[int] = field(default_factory=list)  # what it has written for that one
+
+    to_send: deque[Segment] = field(default_factory=deque)
+    receives_now: tuple[Segment, ...] = ()
+    received_now: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.peer)
+
+    def empty(self, slot: int) -> None:
+        """Slot number `slot` of my ring has been reduced; the ring is given back in order."""
+        self.emptied_early.add(slot)
+        while self.emptied in self.emptied_early:
+            self.emptied_early.remove(self.emptied)
+            self.emptied += 1
+
+    def is_awaited(self) -> bool:
+        """Whether this collective needs something from this neighbour yet."""
+        return self.ready is None or bool(self.to_send) or self.received_now < len(self.receives_now)

@@ -1,0 +1,153 @@
+"""One rank's share of a schedule, cut into segments small enough to pipeline, with the order they must keep.
+
+The vector is cut at every boundary of every transfer, and further into chunks. A segment is a run of chunks of one
+transfer that travels as one write. On each rank the segments that touch a chunk form a chain: a send waits for the
+last receive into its chunks, a receive waits for the last receive and for every send since then. Nothing else waits:
+there is no barrier between stages, and the sums are always taken in the schedule's order, whatever arrives first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hipsnet.collective.schedule import REDUCE, Schedule
+
+CHUNKS_PER_TRANSFER = 4
+"""A transfer is cut into at least this many segments, so that the next stage can start before it has ended."""
+
+SMALLEST_CHUNK_BYTES = 16 << 10
+"""Below this the work for each segment costs more than pipelining gains."""
+
+Route = tuple[int, int, int]
+"""(peer's rank, my port, the peer's port): what identifies a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Elements [start, stop) on their way over one connection; the `number`-th segment in its direction there."""
+
+    index: int
+    connection: int
+    number: int
+    start: int
+    stop: int
+    sends: bool
+    reduces: bool
+    thread: int
+    stage: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one rank does: `waits[i]` segments must be done before segment i may, and then release `releases[i]`."""
+
+    count: int
+    segments: tuple[Segment, ...]
+    waits: tuple[int, ...]
+    releases: tuple[tuple[int, ...], ...]
+    sends: tuple[tuple[Segment, ...], ...]  # by connection, in the order in which they leave
+    receives: tuple[tuple[Segment, ...], ...]  # by connection, in the order in which they come
+
+
+def chunk_elements(schedule: Schedule, chunk_bytes: int, itemsize: int) -> int:
+    """The largest segment, in elements: the same number on every rank."""
+    lengths = schedule.transfers["length"]
+    largest = int(lengths.max()) * itemsize if len(lengths) else 0
+    size = min(chunk_bytes, max(SMALLEST_CHUNK_BYTES, -(-largest // CHUNKS_PER_TRANSFER)))
+    return max(1, size // itemsize)
+
+
+def compile_plan(
+    schedule: Schedule, rank: int, connections: dict[Route, int], receiver_ports: Sequence[int], chunk: int
+) -> Plan:
+    """The plan of `rank`: `receiver_ports[i]` is where transfer i arrives; `chunk` is in elements."""
+    edges = _chunk_edges(schedule, chunk)
+    events = _events_of(schedule, rank)
+    segments: list[Segment] = []
+    chain = _Chain(len(edges))
+    lanes: tuple[list[list[Segment]], list[list[Segment]]] = (
+        [[] for _ in connections],
+        [[] for _ in connections],
+    )
+    for transfer, sends in events:
+        row = schedule.transfers[transfer]
+        mine, theirs = int(row["level"]), receiver_ports[transfer]
+        route = (int(row["dst"]), mine, theirs) if sends else (int(row["src"]), theirs, mine)
+        connection = connections[route]
+        lane = lanes[0 if sends else 1][connection]
+        for first, last in _runs(edges, int(row["offset"]), int(row["length"]), chunk):
+            segment = Segment(
+                len(segments),
+                connection,
+                len(lane),
+                int(edges[first]),
+                int(edges[last]),
+                sends,
+                int(row["op"]) == REDUCE,
+                int(row["thread"]),
+                int(row["stage"]),
+            )
+            segments.append(segment)
+            lane.append(segment)
+            chain.add(segment.index, sends, range(first, last))
+    waits, releases = chain.links(len(segments))
+    sends_by_connection, receives_by_connection = (tuple(map(tuple, lane)) for lane in lanes)
+    return Plan(schedule.count, tuple(segments), waits, releases, sends_by_connection, receives_by_connection)
+
+
+def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:
+    """(transfer, whether this rank sends it), in order; within a round what is sent was there before the round."""
+    transfers = schedule.transfers
+    rows = np.flatnonzero((transfers["src"] == rank) | (transfers["dst"] == rank))
+    receives = transfers["dst"][rows] == rank
+    order = np.lexsort((rows, receives, transfers["round"][rows], transfers["stage"][rows]))
+    return [(int(rows[i]), not bool(receives[i])) for i in order]
+
+
+def _chunk_edges(schedule: Schedule, chunk: int) -> np.ndarray:
+    starts = schedule.transfers["offset"].astype(np.int64)
+    cuts = np.unique(np.concatenate([starts, starts + schedule.transfers["length"].astype(np.int64)]))
+    inner = [np.arange(a, b, chunk) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return np.concatenate([*inner, cuts[-1:]])
+
+
+def _runs(edges: np.ndarray, offset: int, length: int, chunk: int) -> list[tuple[int, int]]:
+    """Cut [offset, offset + length) into runs of whole chunks, each at most `chunk` elements: (first, last edge)."""
+    first, end = (int(i) for i in np.searchsorted(edges, (offset, offset + length)))
+    runs = []
+    while first < end:
+        last = int(np.searchsorted(edges, edges[first] + chunk, side="right")) - 1
+        runs.append((first, min(last, end)))
+        first = runs[-1][1]
+    return runs
+
+
+class _Chain:
+    """Who touched each chunk last: builds the order that segments must keep."""
+
+    def __init__(self, chunks: int) -> None:
+        self._last_receive = [-1] * chunks
+        self._readers: list[list[int]] = [[] for _ in range(chunks)]
+        self._before: list[set[int]] = []
+
+    def add(self, segment: int, sends: bool, chunks: range) -> None:
+        before = {self._last_receive[c] for c in chunks}
+        for c in chunks:
+            if sends:
+                self._readers[c].append(segment)
+            else:
+                before.update(self._readers[c])
+                self._readers[c] = []
+                self._last_receive[c] = segment
+        before.discard(-1)
+        self._before.append(before)
+
+    def links(self, segments: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        releases: list[list[int]] = [[] for _ in range(segments)]
+        for segment, before in enumerate(self._before):
+            for earlier in before:
+                releases[earlier].append(segment)
+        return tuple(map(len, self._before)), tuple(map(tuple, releases))

@@ -1,0 +1,62 @@
+"""A collective as data: the transfers that compute it, in the order in which they count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+COPY, REDUCE = 0, 1
+"""What a transfer does to its range at the receiver: overwrite it, or combine it with what is there."""
+
+TRANSFER = np.dtype(
+    [
+        ("thread", np.uint16),
+        ("stage", np.uint16),
+        ("round", np.uint16),
+        ("src", np.uint32),
+        ("dst", np.uint32),
+        ("level", np.uint16),  # index of the sender's port
+        ("offset", np.int64),  # in elements of the vector
+        ("length", np.int64),
+        ("op", np.uint8),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """An all-reduce of `count` elements over `world_size` ranks.
+
+    `transfers` has dtype TRANSFER and is sorted by (stage, round, thread, src, dst). A transfer reads its range
+    at `src` after every transfer of an earlier (stage, round) into that range has been applied. Transfers of one
+    (stage, round) into the same range of the same rank are applied in the order of the array.
+    """
+
+    algorithm: str
+    world_size: int
+    count: int
+    threads: int
+    transfers: NDArray[Any]
+
+    def of_rank(self, rank: int) -> NDArray[Any]:
+        """The transfers that `rank` sends or receives, in order."""
+        return self.transfers[(self.transfers["src"] == rank) | (self.transfers["dst"] == rank)]
+
+
+def assemble(
+    algorithm: str, world_size: int, count: int, threads: int, parts: Sequence[NDArray[Any]]
+) -> Schedule:
+    """A schedule out of transfers in any order; those of no length are left out."""
+    transfers = np.concatenate([np.empty(0, TRANSFER), *parts])
+    transfers = transfers[transfers["length"] > 0]
+    order = np.lexsort([transfers[key] for key in ("dst", "src", "thread", "round", "stage")])
+    return Schedule(algorithm, world_size, count, threads, transfers[order])
+
+
+def split(count: int, parts: int) -> NDArray[np.int64]:
+    """The `parts` + 1 edges that cut `count` elements into parts whose sizes differ by one at most."""
+    return np.arange(parts + 1, dtype=np.int64) * count // parts

@@ -1,0 +1,98 @@
+"""The verbs-shaped interface that every transport implements and the executor is written against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A neighbour to be connected: out of my `port` at `local_address`, into its `remote_port` at `remote_address`.
+
+    Both ends describe the same connection, each from its own side.
+    """
+
+    rank: int
+    port: int
+    local_address: str
+    remote_port: int
+    remote_address: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.remote_address}) at level {self.port}"
+
+
+@dataclass(frozen=True)
+class Region:
+    """Registered memory: peers write into it by naming `key`."""
+
+    key: int
+    memory: NDArray[np.uint8]
+
+
+class Event(IntEnum):
+    """What a completion tells."""
+
+    SENT = 0  # a posted write has left: its memory may change again
+    WRITTEN = 1  # the peer has written into a region of ours
+    MESSAGE = 2  # the peer has sent a small message
+    CLOSED = 3  # the connection is gone; nothing more will come from it
+
+
+class Completion(NamedTuple):
+    """One event on connection `connection` (an index in the order of `connect`)."""
+
+    event: Event
+    connection: int
+    immediate: int = 0  # SENT, WRITTEN: the number that came with the write
+    payload: bytes = b""  # MESSAGE: its bytes; CLOSED: why, in words
+
+
+MESSAGE_LIMIT = 2048
+"""The longest message, in bytes; bulk data goes through writes."""
+
+
+class Transport(Protocol):
+    """Moves bytes between this rank and its neighbours. Not thread-safe; one thread owns it."""
+
+    def register(self, memory: NDArray[np.uint8]) -> Region:
+        """Make memory (contiguous, writable) a target and a source of writes until `deregister`."""
+
+    def deregister(self, region: Region) -> None:
+        """Take the region back; later writes to its key are a protocol error of the peer."""
+
+    def connect(self, peers: Sequence[Peer], timeout_s: float) -> None:
+        """Connect all the peers, whichever side comes first; raises TransportError naming those that are missing."""
+
+    def post_write(
+        self,
+        connection: int,
+        region: Region,
+        offset: int,
+        length: int,
+        remote_key: int,
+        remote_offset: int,
+        immediate: int,
+    ) -> None:
+        """Write region[offset:offset + length] into the peer's region; ends in SENT here and WRITTEN there.
+
+        Writes and messages of one connection arrive in the order in which they were posted.
+        """
+
+    def post_message(self, connection: int, payload: bytes) -> None:
+        """Send at most MESSAGE_LIMIT bytes; arrives as MESSAGE. The bytes are copied: no SENT follows."""
+
+    def poll(self, timeout_s: float) -> list[Completion]:
+        """Start what was posted, wait until something happened or the time is over, and tell all that happened."""
+
+    def drain(self, timeout_s: float) -> None:
+        """Hand over what is still queued, for at most this long, without looking at what comes in."""
+
+    def close(self) -> None:
+        """Close every connection and listener."""
