@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass
 
 from hipsnet.errors import InputError
-from orchestrator.sizes import parse_size
 
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """The types that can be synchronized, and the bytes of one element."""
@@ -58,19 +56,3 @@ def count(size_bytes: int, dtype: str) -> int:
     if size_bytes < ITEM_BYTES[dtype]:
         raise InputError(f"--size: found {size_bytes} B; wanted at least one {dtype} ({ITEM_BYTES[dtype]} B)")
     return size_bytes // ITEM_BYTES[dtype]
-
-
-def listed(text: str) -> tuple[int, ...]:
-    """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError if it is none."""
-    if ":" not in text:
-        return tuple(parse_size(size) for size in text.split(","))
-    parts = re.fullmatch(r"([^:]+):([^:]+):x([0-9]{1,9})", text)
-    if parts is None or int(parts[3]) < 2:
-        raise InputError(f"--sizes: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
-    first, last, factor = parse_size(parts[1]), parse_size(parts[2]), int(parts[3])
-    if not 0 < first <= last:
-        raise InputError(f"--sizes: found {text!r}; wanted a first size above 0 and a last one not below it")
-    sizes = [first]
-    while sizes[-1] * factor <= last:
-        sizes.append(sizes[-1] * factor)
-    return tuple(sizes)

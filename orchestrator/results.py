@@ -153,6 +153,7 @@ def _entry(result: Result) -> dict[str, Any]:
             "p99": times[-(-99 * len(times) // 100) - 1],  # nearest rank
             "max": times[-1],
         },
+        "times_s": list(result.times_s),
         "algbw_GBps": result.algbw_GBps,
         "busbw_GBps": result.busbw_GBps,
         "limit_s": result.limit_s,

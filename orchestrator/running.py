@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -17,7 +18,7 @@ from hipsnet.topology import Fabric, Topology
 from orchestrator import job, output, results, topology_file
 from orchestrator.benchmark import measure
 from orchestrator.launch import Outcome, launch
-from orchestrator.measurement import Case, Measurement, count, listed
+from orchestrator.measurement import Case, Measurement, count
 
 DEFAULT_SIZES = "1KiB:64MiB:x4"
 
@@ -156,3 +157,19 @@ def _write(target: str, document: dict[str, object]) -> None:
         Path(target).write_text(text + "\n")
     except OSError as error:
         raise InputError(f"--json {target}: cannot be written: {error.strerror}") from None
+
+
+def listed(text: str) -> tuple[int, ...]:
+    """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError if it is none."""
+    if ":" not in text:
+        return tuple(parse_size(size) for size in text.split(","))
+    parts = re.fullmatch(r"([^:]+):([^:]+):x([0-9]{1,9})", text)
+    if parts is None or int(parts[3]) < 2:
+        raise InputError(f"--sizes: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
+    first, last, factor = parse_size(parts[1]), parse_size(parts[2]), int(parts[3])
+    if not 0 < first <= last:
+        raise InputError(f"--sizes: found {text!r}; wanted a first size above 0 and a last one not below it")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return tuple(sizes)

@@ -1,0 +1,320 @@
+"""`hipsnet run`: the programs' environment, the engine's flags and variables, measurements and their JSON."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from hipsnet.errors import InputError
+from hipsnet.node import namespace
+from hipsnet.settings import VARIABLES, Settings
+from orchestrator import pattern, provisioning, removal, topology_file
+from orchestrator.commands import jobs
+from orchestrator.measurement import ITEM_BYTES, Case, Measurement, count
+from orchestrator.results import combine
+from orchestrator.running import listed
+
+ROOT = Path(__file__).parents[2]
+ENGINE_FLAGS = {row.field: row for row in VARIABLES if row.flag}
+OTHER_VALUES = {
+    "algorithm": "ring",
+    "exchange": "ring,ps",
+    "one_way": "1",
+    "servers": "3",
+    "transport": "tcp",
+    "port": "4242",
+    "timeout_s": "7.5",
+    "warn_s": "2.5",
+    "chunk_bytes": "65536",
+    "congestion": "reno",
+}
+"""For every engine flag a text that is not what holds by default (there is one transport)."""
+
+
+def hipsnet(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from orchestrator.cli import main; main()", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def topology_text(name: str, fabric: str) -> str:
+    return f"version: 1\nname: {name}\nfabric: {fabric}\nlink: {{rate: 200Mbit/s, mtu: 1500}}\n"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The topology file of four servers that are bare namespaces: enough for programs that do not talk."""
+    file = tmp_path_factory.mktemp("places") / "topology.yaml"
+    name = f"jr{uuid.uuid4().hex[:6]}"
+    file.write_text(topology_text(name, "{kind: bcube, n: 2, levels: 2}"))
+    _, fabric = topology_file.load(file)
+    made = [f"{name}-{server.name}" for server in fabric.servers]
+    try:
+        for one in made:
+            namespace.create(one, "made by a test")
+        yield file
+    finally:
+        for one in made:
+            namespace.delete(one)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The topology file of a provisioned BCube(2,2)."""
+    file = tmp_path_factory.mktemp("lab") / "topology.yaml"
+    file.write_text(topology_text(f"jl{uuid.uuid4().hex[:6]}", "{kind: bcube, n: 2, levels: 2}"))
+    topology, fabric = topology_file.load(file)
+    try:
+        provisioning.provision(topology, fabric, str(file), lambda _: lambda _: None)
+        yield file
+    finally:
+        removal.destroy(fabric.name)
+
+
+def environments(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
+    """What programs that ran `env` have printed, in order of rank."""
+    found: dict[str, dict[str, str]] = {}
+    for line in done.stdout.splitlines():
+        server, _, text = line.partition("] ")
+        key, _, value = text.partition("=")
+        found.setdefault(server, {})[key] = value
+    return sorted(found.values(), key=lambda environment: int(environment["RANK"]))
+
+
+def test_environment_is_complete(places: Path) -> None:
+    _, fabric = topology_file.load(places)
+    done = hipsnet("run", places, "--", "env", MINE="kept")
+    assert done.returncode == 0, done.stderr
+    found = environments(done)
+    assert len(found) == 4
+    for rank, environment in enumerate(found):
+        expected = {
+            "RANK": str(rank),
+            "WORLD_SIZE": "4",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": str(fabric.servers[0].identity),
+            "MINE": "kept",
+        }
+        assert expected.items() <= environment.items()
+        assert int(environment["MASTER_PORT"]) > 0
+        settings = Settings.from_environment(environment)
+        assert (settings.rank, settings.world_size) == (rank, 4)
+        assert settings.topology == str(places)
+        assert len(settings.token) >= 32
+    assert len({environment["HIPSNET_TOKEN"] for environment in found}) == 1
+
+
+def test_programs_run_in_their_servers_namespaces(places: Path) -> None:
+    _, fabric = topology_file.load(places)
+    done = hipsnet("run", places, "--", "readlink", "/proc/self/ns/net")
+    found = dict(line.split("] ") for line in done.stdout.splitlines())
+    for server in fabric.servers:
+        inode = (namespace.NAMED / f"{fabric.name}-{server.name}").stat().st_ino
+        assert found[f"[{server.name}"] == f"net:[{inode}]"
+
+
+def test_exit_code_is_passed_on_and_the_server_named(places: Path) -> None:
+    done = hipsnet("run", places, "--", "bash", "-c", 'if [ "$RANK" = 2 ]; then exit 7; fi; sleep 600')
+    assert done.returncode == 7
+    assert "s10 (rank 2) ended with exit code 7" in done.stderr
+
+
+@pytest.mark.parametrize("field", ENGINE_FLAGS)
+def test_every_flag_reaches_the_program_by_its_variable(places: Path, field: str) -> None:
+    row, text = ENGINE_FLAGS[field], OTHER_VALUES[field]
+    flag = [str(row.flag)] if field == "one_way" else [str(row.flag), text]
+    for done in (
+        hipsnet("run", places, *flag, "--", "env"),
+        hipsnet("run", places, "--", "env", **{row.name: text}),
+    ):
+        assert done.returncode == 0, done.stderr
+        assert [environment[row.name] for environment in environments(done)] == [text] * 4
+
+
+def test_flags_and_variables_are_one_to_one() -> None:
+    assert len({row.name for row in VARIABLES}) == len({row.field for row in VARIABLES}) == len(VARIABLES)
+    assert OTHER_VALUES.keys() == ENGINE_FLAGS.keys()
+    options = [
+        parameter.annotation for parameter in inspect.signature(jobs.run, eval_str=True).parameters.values()
+    ]
+    found = {}
+    for annotation in options:
+        for info in getattr(annotation, "__metadata__", ()):
+            if isinstance(info, typer.models.OptionInfo) and info.envvar:
+                found[info.param_decls[0] if info.param_decls else info.default] = info.envvar
+    assert found == {row.flag: row.name for row in ENGINE_FLAGS.values()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algorithm", "hisp"], "--algorithm: found 'hisp'; allowed: hips, ring, mesh, ps"),
+        (["--timeout", "soon"], "--timeout: found 'soon'; allowed: seconds"),
+        (["--port", "0"], "--port: found '0'"),
+        (["--exchange", "mesh,star"], "--exchange: found 'mesh,star'"),
+        (["--size", "1KiB", "--model", "vgg19"], "--size and --model"),
+        (["--sizes", "1KiB:64MiB"], "FIRST:LAST:xFACTOR"),
+        (["--dtype", "float8"], "allowed: float32"),
+        (["--model", "vgg99"], "vgg19"),
+        (["--check", "--", "true"], "--check is for measuring"),
+        (["--", "no-such-program"], "no-such-program"),
+    ],
+)
+def test_wrong_options_are_answered(places: Path, arguments: list[str], message: str) -> None:
+    done = hipsnet("run", places, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_a_fabric_that_is_not_there_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "topology.yaml"
+    file.write_text(topology_text("nowhere", "{kind: bcube, n: 2, levels: 2}"))
+    done = hipsnet("run", file)
+    assert done.returncode == 1
+    assert "4 are not there" in done.stderr and f"hipsnet provision {file}" in done.stderr
+
+
+def test_settings_survive_the_environment() -> None:
+    own = Settings(3, 9, "/x/topology.yaml", exchange=("mesh", "ring"), one_way=True, token="t", warn_s=0.25)
+    assert Settings.from_environment(own.to_environment()) == own
+    assert Settings.from_environment(own.to_environment(), algorithm="ps").algorithm == "ps"
+
+
+@pytest.mark.parametrize("row", VARIABLES, ids=lambda row: row.name)
+def test_wrong_variables_are_answered(row: Any) -> None:
+    environ = Settings(0, 9, "/x/topology.yaml").to_environment() | {row.name: "\0"}
+    with pytest.raises(InputError, match=row.name):
+        Settings.from_environment(environ)
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "HIPSNET_TOPOLOGY"])
+def test_a_missing_place_is_answered(name: str) -> None:
+    environ = Settings(0, 9, "/x/topology.yaml").to_environment()
+    del environ[name]
+    with pytest.raises(InputError, match=f"{name} is not set.*hipsnet run"):
+        Settings.from_environment(environ)
+
+
+def test_json_has_the_promised_shape(lab: Path) -> None:
+    done = hipsnet(
+        "run", lab, "--sizes", "1KiB:64KiB:x8", "--check", "--iters", 3, "--warmup", 1, "--json", "-"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["fabric"]["kind"] == "bcube" and document["fabric"]["servers"] == 4
+    assert (document["algorithm"], document["transport"], document["world_size"]) == ("hips", "tcp", 4)
+    assert [result["bytes"] for result in document["results"]] == [1024, 8192, 65536]
+    for result in document["results"]:
+        times = result["time_s"]
+        assert 0 < times["min"] <= times["median"] <= times["max"]
+        assert len(result["times_s"]) == 3
+        assert result["dtype"] == "float32" and result["count"] * 4 == result["bytes"]
+        assert result["algbw_GBps"] == pytest.approx(result["bytes"] / times["median"] / 1e9)
+        assert result["busbw_GBps"] == pytest.approx(result["algbw_GBps"] * 1.5)
+        assert result["limit_s"] == pytest.approx(2 * 3 * result["bytes"] * 8 / (4 * 2 * 200e6))
+        assert result["limit_ratio"] == pytest.approx(times["median"] / result["limit_s"])
+        assert (result["wrong"], result["correct"]) == (0, True)
+
+
+@pytest.mark.parametrize("dtype", ITEM_BYTES)
+def test_every_type_is_summed_right(lab: Path, dtype: str) -> None:
+    done = hipsnet("run", lab, "--size", "30001B", "--dtype", dtype, "--check", "--iters", 2, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert (result["dtype"], result["correct"]) == (dtype, True)
+
+
+@pytest.mark.parametrize("algorithm", ["hips", "ring", "mesh", "ps"])
+def test_a_model_is_one_line_of_its_buckets(lab: Path, algorithm: str, tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    done = hipsnet(
+        "run", lab, "--model", "lenet5", "--algorithm", algorithm, "--check", "--iters", 2, "--json", file
+    )
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(file.read_text())["results"]
+    assert result["model"] == "lenet5" and sum(result["buckets_bytes"]) == result["bytes"]
+    assert result["correct"] is True
+    header, columns, row = done.stdout.splitlines()
+    assert algorithm in header
+    assert columns.split()[1:4] == ["size(B)", "count", "type"]
+    assert row.split()[:3] == [str(result["bytes"]), str(result["count"]), "float32"]
+    assert "lenet5" in row
+
+
+def test_a_wrong_sum_is_found(lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "if os.environ.get('RANK') == '2':\n"
+        "    from hipsnet.collective.communicator import Communicator\n"
+        "    right = Communicator.all_reduce\n"
+        "    def wrong(self, array, op='sum'):\n"
+        "        right(self, array, op)\n"
+        "        if array.size == 256:\n"
+        "            array[77] += 1\n"
+        "        return array\n"
+        "    Communicator.all_reduce = wrong\n"
+    )
+    path = f"{tmp_path}:{ROOT}"
+    done = hipsnet("run", lab, "--sizes", "1KiB,2KiB", "--check", "--json", "-", PYTHONPATH=path)
+    assert done.returncode == 1
+    assert "1 of 2 results are wrong" in done.stderr
+    bad, good = json.loads(done.stdout)["results"]
+    assert (bad["wrong"], bad["correct"]) == (1, False)
+    assert (good["wrong"], good["correct"]) == (0, True)
+
+
+def test_different_bits_are_not_correct() -> None:
+    measurement = Measurement((Case((4,)),), "float32", 2, 0, True)
+    told = [
+        {"times_s": [1.0, 4.0], "digests": [5, 5], "wrong": 0},
+        {"times_s": [3.0, 2.0], "digests": [5, 6], "wrong": 0},
+    ]
+    result = combine(measurement, 0, told, None)
+    assert result.times_s == (3.0, 4.0)
+    assert (result.wrong, result.same_bits, result.correct) == (0, False, False)
+
+
+@pytest.mark.parametrize("name", [name for name in ITEM_BYTES if name != "bfloat16"])
+@pytest.mark.parametrize("length", [1, 1000, pattern.PERIOD + 17])
+def test_the_pattern_finds_what_is_wrong(name: str, length: int) -> None:
+    dtype = np.dtype(name)
+    vectors = []
+    for rank in range(5):
+        vector = np.empty(length, dtype)
+        pattern.fill(vector, pattern.contribution(rank, length, dtype))
+        vectors.append(vector)
+    sums = pattern.expected(5, length, dtype)
+    total = sum(vectors[1:], vectors[0].copy())
+    assert pattern.wrong(total, sums) == 0
+    assert pattern.wrong(total - vectors[3], sums) > 0.9 * length
+    total[length // 2] += 1
+    assert pattern.wrong(total, sums) == 1
+    if dtype.kind == "f":
+        total[0] = np.nan
+        assert pattern.wrong(total, sums) == 1 + (length // 2 != 0)
+
+
+def test_sizes_are_listed() -> None:
+    assert listed("64MiB") == (2**26,)
+    assert listed("1KiB,3MiB") == (1024, 3 * 2**20)
+    assert listed("1KiB:64MiB:x4") == tuple(1024 * 4**i for i in range(9))
+    assert listed("1KiB:5KiB:x2") == (1024, 2048, 4096)
+    assert count(30001, "float32") == 7500
