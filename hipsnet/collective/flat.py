@@ -1,24 +1,15 @@
-"""A flat algorithm: all servers are one group, and every port of a server is a thread of its own."""
+"""The flat algorithms' frame: one level that holds all ranks, one thread for each port."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
-
-from hipsnet.collective import pieces
-from hipsnet.collective.assembly import assemble, transfers
 from hipsnet.collective.exchange import Exchange
-from hipsnet.collective.schedule import COPY, REDUCE, Schedule
+from hipsnet.collective.hierarchy import Thread, build_hierarchy
+from hipsnet.collective.schedule import Schedule
 from hipsnet.topology import Fabric
 
 
-def build(algorithm: str, fabric: Fabric, count: int, exchanges: Sequence[Exchange]) -> Schedule:
-    """Return the schedule in which thread t does exchanges[t] with an equal share of the vector, by port t."""
-    threads = len(exchanges)
-    cuts = pieces.cut(count, [Fraction(1, threads)] * threads, exchanges[0].parts)
-    rows = [
-        transfers(steps, steps.src, steps.dst, steps.part, bounds, thread=thread, stage=stage, op=op)
-        for thread, (exchange, bounds) in enumerate(zip(exchanges, cuts, strict=True))
-        for stage, (steps, op) in enumerate(((exchange.aggregate, REDUCE), (exchange.broadcast, COPY)))
-    ]
-    return assemble(algorithm, fabric, count, threads, rows)
+def build_flat(name: str, fabric: Fabric, count: int, exchange: Exchange) -> Schedule:
+    """Thread t does the same exchange over all ranks on its part of the vector, out of port t."""
+    ports = len(fabric.servers[0].ports)
+    threads = [Thread((0,), (exchange,), lambda _level, _src, _dst, port=port: port) for port in range(ports)]
+    return build_hierarchy(name, (len(fabric.servers),), count, threads)
