@@ -1,0 +1,71 @@
+"""How fast a synchronization can be: the physical limit of the ports, and each algorithm's closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+from hipsnet.topology import Fabric
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """W bytes over ports of B bytes/s take bandwidth x W / B + steps x latency."""
+
+    bandwidth: Fraction
+    steps: int
+
+
+def bound(fabric: Fabric) -> Fraction:
+    """Return 2 (N-1) / (N ports): no algorithm synchronizes W bytes in less than bound x W / B.
+
+    Every server has to send, and to receive, 2 (N-1)/N W at least, through all its ports (Patarasuk and Yuan
+    2009).
+    """
+    servers = len(fabric.servers)
+    return Fraction(2 * (servers - 1), servers * len(fabric.servers[0].ports))
+
+
+def limit_s(fabric: Fabric, rate_bps: int | None, size_bytes: int) -> float | None:
+    """Return the physical limit 2 (N-1) W / (N sum of port rates) in seconds; None for an unlimited rate."""
+    if rate_bps is None:
+        return None
+    return float(bound(fabric) * 8 * size_bytes / rate_bps)
+
+
+def ring(fabric: Fabric) -> ClosedForm:
+    """All servers in a ring, every port a thread of its own."""
+    return ClosedForm(bound(fabric), 2 * (len(fabric.servers) - 1))
+
+
+def mesh(fabric: Fabric) -> ClosedForm:
+    """Every server with every other; an incast of N - 1 into each port."""
+    return ClosedForm(bound(fabric), 2)
+
+
+def ps(fabric: Fabric, servers: int) -> ClosedForm:
+    """P parameter servers that are workers, too: their own share needs no cable, so N - 1 vectors, not N."""
+    others = len(fabric.servers) - 1
+    return ClosedForm(Fraction(2 * others, servers * len(fabric.servers[0].ports)), 2)
+
+
+def hips_bcube(n: int, levels: int, exchange: str) -> ClosedForm:
+    """HiPS on BCube(n, levels), the same exchange inside every level.
+
+    With ps the whole of a thread's share goes through one port of the group's server at each stage; without
+    it the bound is reached.
+    """
+    if exchange == "ps":
+        return ClosedForm(Fraction(2 * (n - 1)), 2 * levels)
+    servers = n**levels
+    rounds = n - 1 if exchange == "ring" else 1
+    return ClosedForm(Fraction(2 * (servers - 1), servers * levels), 2 * levels * rounds)
+
+
+def hips_torus(sides: tuple[int, ...], one_way: bool) -> ClosedForm:
+    """HiPS with rings on a torus; with sides above 2 that are all alike, or one dimension, it is exact."""
+    servers, directions = prod(sides), 1 if one_way else 2
+    return ClosedForm(
+        Fraction(2 * (servers - 1), servers * len(sides) * directions), 2 * sum(side - 1 for side in sides)
+    )
