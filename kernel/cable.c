@@ -2,19 +2,20 @@
 #include "parse.h"
 #include "tables.h"
 
-BPF_HASH(port_of, u32, u32, MAX_PORTS); /* port index by ifindex */
+BPF_ARRAY(port_of, u32, MAX_IFINDEX); /* port index + 1 by ifindex, 0 for others */
 BPF_ARRAY(ports, struct port, MAX_PORTS);
 BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
 
 int cable(struct xdp_md *frame)
 {
 	u32 ifindex = frame->ingress_ifindex;
-	u32 *index = port_of.lookup(&ifindex);
-	if (!index)
+	u32 *number = port_of.lookup(&ifindex);
+	if (!number || !*number)
 		return XDP_PASS;
 
-	struct port *port = ports.lookup(index);
-	struct counters *count = counters.lookup(index);
+	u32 index = *number - 1;
+	struct port *port = ports.lookup(&index);
+	struct counters *count = counters.lookup(&index);
 	if (!port || !count)
 		return XDP_PASS;
 

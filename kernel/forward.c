@@ -3,11 +3,13 @@
 #include "parse.h"
 #include "tables.h"
 
-BPF_HASH(port_of, u32, u32, MAX_PORTS); /* port index by ifindex */
+BPF_ARRAY(port_of, u32, MAX_IFINDEX); /* port index + 1 by ifindex, 0 for others */
 BPF_ARRAY(ports, struct port, MAX_PORTS);
 BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
 BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
 BPF_DEVMAP(transmit, MAX_PORTS);
+
+#define FRAMES_PER_MTU 256
 
 /* A MAC consumes its control frames; so does this one, after the count. */
 static __always_inline int mac_control(struct cursor *cursor, const struct ethhdr *eth,
@@ -38,10 +40,28 @@ static __always_inline u64 *fault_of(const struct iphdr *ip, u64 bytes, struct c
 	return NULL;
 }
 
+/*
+ * An interface's MTU changes without a word to us, and asking costs as much as the look-up of the route: so
+ * the answer is kept for some frames, unless it would be no.
+ */
+static __always_inline bool fits(struct xdp_md *frame, struct port *egress, u32 bytes, u64 frames)
+{
+	u32 mtu = bytes;
+
+	if (bytes <= egress->mtu && frames % FRAMES_PER_MTU)
+		return true;
+	long answer = bpf_check_mtu(frame, egress->ifindex, &mtu, 0, 0);
+	/* A port that is gone fits everything: the redirection will find out. */
+	if (answer < 0)
+		return true;
+	egress->mtu = mtu;
+	return answer == 0;
+}
+
 static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct iphdr *ip, u64 bytes,
 				const struct next_hop *hop, struct counters *count)
 {
-	u32 out = hop->port, size = bpf_ntohs(ip->tot_len);
+	u32 out = hop->port;
 	struct port *egress = ports.lookup(&out);
 	struct counters *egress_count = counters.lookup(&out);
 
@@ -49,13 +69,11 @@ static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct
 	    !(hop->mac[0] | hop->mac[1] | hop->mac[2] | hop->mac[3] | hop->mac[4] | hop->mac[5]))
 		return up(&count->up_unresolved);
 
-	/* Asked at every frame, because an interface's MTU changes without a word to us. */
-	long fits = bpf_check_mtu(frame, egress->ifindex, &size, 0, 0);
-	if (fits > 0)
+	if (!fits(frame, egress, bpf_ntohs(ip->tot_len), egress_count->tx_frames))
 		return up(&count->up_mtu);
 
 	/* Before the frame is touched: a port that is gone leaves it whole for the kernel. */
-	if (fits < 0 || transmit.redirect_map(out, 0) != XDP_REDIRECT)
+	if (transmit.redirect_map(out, 0) != XDP_REDIRECT)
 		return up(&count->up_unresolved);
 
 	__builtin_memcpy(eth->h_source, egress->mac, ETH_ALEN);
@@ -98,12 +116,13 @@ static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, st
 int forward(struct xdp_md *frame)
 {
 	u32 ifindex = frame->ingress_ifindex;
-	u32 *index = port_of.lookup(&ifindex);
-	if (!index)
+	u32 *number = port_of.lookup(&ifindex);
+	if (!number || !*number)
 		return XDP_PASS;
 
-	struct port *port = ports.lookup(index);
-	struct counters *count = counters.lookup(index);
+	u32 index = *number - 1;
+	struct port *port = ports.lookup(&index);
+	struct counters *count = counters.lookup(&index);
 	if (!port || !count)
 		return XDP_PASS;
 

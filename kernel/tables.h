@@ -4,6 +4,7 @@
 #include "reasons.h"
 
 #define MAX_PORTS    256
+#define MAX_IFINDEX  4096
 #define MAX_PREFIXES 65536
 #define PRIORITIES   8
 
@@ -14,6 +15,7 @@
 struct port {
 	u32 ifindex;
 	u32 loss_ppm; /* of the frames that come in */
+	u32 mtu;      /* as it was when the program last asked */
 	u8 mac[6];
 };
 

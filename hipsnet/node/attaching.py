@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from hipsnet.errors import ConflictError, ProvisionError
 from hipsnet.node import bpf, pins, programs
 from hipsnet.node.programs import Program
 
-_SIZED_BY_PORTS = ("port_of", "ports", "counters", "transmit")
+_LEAST_NUMBERS = 256
 
 
 class PortBinding(NamedTuple):
@@ -91,7 +91,7 @@ def read_program(fabric: str, node: str, name: str, ports: Iterable[tuple[int, s
                 pinned.id, (f"{folder}: another version, another number of ports, or pins missing",)
             )
         differences = [_attachment_difference(binding, pinned.id) for binding in wanted]
-        if _compare_ports(program, opened.maps, wanted) != _PortsDifference((), ()):
+        if _compare_ports(program, opened.maps, wanted).entries:
             differences.append("the table of ports is not of these interfaces")
     return ProgramState(pinned.id, tuple(text for text in differences if text))
 
@@ -109,8 +109,9 @@ def _attach(name: str, fabric: str, node: str, ports: Iterable[tuple[int, str, s
         if opened is None:
             opened = stack.enter_context(_made_new(folder, program, wanted))
         difference = _compare_ports(program, opened.maps, wanted)
-        _write_ports(opened.maps, difference)
-        changed = {ifname for ifname, *_ in difference.entries}
+        for name, key, value in difference.entries:
+            bpf.update(opened.maps[name], key, value)
+        changed = set(difference.ifnames)
         program_id = bpf.program_info(opened.program).id
         for binding, ifindex in indices.items():
             if _put(ifindex, opened.program, program_id):
@@ -176,17 +177,26 @@ def _put(ifindex: int, program: int, program_id: int) -> bool:
     return True
 
 
-def _size(name: str, ports: tuple[PortBinding, ...]) -> int | None:
-    """How many entries a node's map has; None for as many as the source says."""
-    return 1 + max((binding.port for binding in ports), default=0) if name in _SIZED_BY_PORTS else None
+def _sizes(ports: tuple[PortBinding, ...]) -> dict[str, int]:
+    """How many entries a node's maps have, where that is not as the source says."""
+    count = 1 + max((binding.port for binding in ports), default=0)
+    last = max((_ifindex(binding.ifname) or 0 for binding in ports), default=0)
+    # Some room, so that an interface that is made anew need not move the others.
+    numbers = max(_LEAST_NUMBERS, 1 << last.bit_length())
+    return {"port_of": numbers, "ports": count, "counters": count, "transmit": count}
+
+
+def _has_room(info: bpf.MapInfo, sizes: dict[str, int]) -> bool:
+    wanted = sizes.get(info.name, info.max_entries)
+    return info.max_entries >= wanted if info.name == "port_of" else info.max_entries == wanted
 
 
 @dataclass(frozen=True)
 class _PortsDifference:
-    """Changes of the tables of ports: ifindexes to forget, and (interface, map, key, value) to write."""
+    """What to write into the tables of ports: (map, key, value), and the interfaces that this is for."""
 
-    stale: tuple[bytes, ...]
-    entries: tuple[tuple[str, str, bytes, bytes], ...]
+    entries: tuple[tuple[str, bytes, bytes], ...]
+    ifnames: tuple[str, ...]
 
 
 @contextmanager
@@ -201,12 +211,14 @@ def _open_whole(folder: Path, program: Program, ports: tuple[PortBinding, ...]) 
         pinned = opened(pins.PROGRAM)
         info = None if pinned is None else bpf.program_info(pinned)
         maps = {name: fd for name in program.maps if (fd := opened(name)) is not None}
+        infos = [bpf.map_info(fd) for fd in maps.values()]
+        sizes = _sizes(ports)
         whole = (
             info is not None
             and info.tag == program.tag
             and len(maps) == len(program.maps)
-            and {bpf.map_info(fd).id for fd in maps.values()} == set(info.map_ids)
-            and all(_size(name, ports) in (None, bpf.map_info(fd).max_entries) for name, fd in maps.items())
+            and {found.id for found in infos} == set(info.map_ids)
+            and all(_has_room(found, sizes) for found in infos)
         )
         yield _Opened(pinned, maps) if whole and pinned is not None else None
 
@@ -214,9 +226,10 @@ def _open_whole(folder: Path, program: Program, ports: tuple[PortBinding, ...]) 
 @contextmanager
 def _made_new(folder: Path, program: Program, ports: tuple[PortBinding, ...]) -> Iterator[_Opened]:
     """New maps and a new program, pinned; the program last, so that a folder with it is whole."""
+    sizes = _sizes(ports)
     with ExitStack() as stack:
         maps = {
-            name: stack.enter_context(bpf.closing(programs.create_map(program, name, _size(name, ports))))
+            name: stack.enter_context(bpf.closing(programs.create_map(program, name, sizes.get(name))))
             for name in program.maps
         }
         loaded = stack.enter_context(bpf.closing(programs.load(program, maps)))
@@ -233,29 +246,30 @@ def _compare_ports(
 ) -> _PortsDifference:
     """What the tables of ports lack of these interfaces. The losses of a port stay as they are."""
     row_type = program.maps["ports"].value
-    stale = set(bpf.keys(maps["port_of"], program.maps["port_of"].key.itemsize))
-    entries = []
+    forgotten, entries, ifnames = [], [], []
     for binding in ports:
         index, ifindex = _u32(binding.port), _u32(_ifindex(binding.ifname) or 0)
-        row = np.frombuffer(bpf.lookup(maps["ports"], index, row_type.itemsize) or b"", row_type).copy()
-        row["ifindex"], row["mac"] = int.from_bytes(ifindex, sys.byteorder), list(mac_bytes(binding.mac))
-        stale.discard(ifindex)
-        for name, key, value in (
-            ("port_of", ifindex, index),
-            ("ports", index, row.tobytes()),
-            ("transmit", index, ifindex),
-        ):
+        row = np.frombuffer(bpf.lookup(maps["ports"], index, row_type.itemsize) or b"", row_type)
+        wanted = _row(row, ifindex, binding.mac)
+        lacking = [("ports", index, wanted.tobytes())] if wanted != row else []
+        for name, key, value in (("port_of", ifindex, _u32(binding.port + 1)), ("transmit", index, ifindex)):
             if name in maps and bpf.lookup(maps[name], key, len(value)) != value:
-                entries.append((binding.ifname, name, key, value))
-    return _PortsDifference(tuple(stale), tuple(entries))
+                lacking.append((name, key, value))
+        if row["ifindex"].tobytes() not in (ifindex, bytes(4)):
+            forgotten.append(("port_of", row["ifindex"].tobytes(), bytes(4)))
+        if lacking:
+            entries += lacking
+            ifnames.append(binding.ifname)
+    # What is forgotten goes first: two ports may have changed places.
+    return _PortsDifference((*forgotten, *entries), tuple(ifnames))
 
 
-def _write_ports(maps: dict[str, int], difference: _PortsDifference) -> None:
-    # What is stale goes first: port_of has room for as many interfaces as there are ports.
-    for key in difference.stale:
-        bpf.delete(maps["port_of"], key)
-    for _, name, key, value in difference.entries:
-        bpf.update(maps[name], key, value)
+def _row(row: np.ndarray[Any, np.dtype[Any]], ifindex: bytes, mac: str) -> np.ndarray[Any, np.dtype[Any]]:
+    wanted = row.copy()
+    wanted["mac"] = list(mac_bytes(mac))
+    if row["ifindex"].tobytes() != ifindex:
+        wanted["ifindex"], wanted["mtu"] = int.from_bytes(ifindex, sys.byteorder), 0
+    return wanted
 
 
 def _u32(value: int) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 
 from hipsnet.node.attaching import attach_cable, attach_forwarding
 from hipsnet.node.forwarding import fill_table, frames_by_reason, read_counters
@@ -54,6 +55,28 @@ def test_crosses_the_node_unchanged_but_for_macs_and_ttl(cabled: Rig, size: int)
     assert frames_by_reason(counters) == {"forwarded": 1}
     assert counters["rx_bytes"].tolist() == [len(frame), 0, 0]
     assert counters["tx_bytes"].tolist() == [0, len(frame), 0]
+
+
+def set_mtu(name: str, mtu: int) -> None:
+    with IPRoute() as netlink:
+        (index,) = netlink.link_lookup(ifname=name)
+        netlink.link("set", index=index, mtu=mtu)
+
+
+def test_a_lower_mtu_is_seen_within_256_frames_and_a_higher_one_at_once(cabled: Rig) -> None:
+    frame = ethernet(ipv4("10.1.0.7", bytes(2000), ttl=255))
+    assert cabled.counted(frame)[2] == {"forwarded": 1}
+    try:
+        cabled.inside(set_mtu, "p1", 1500)
+        for _ in range(256):
+            reasons = cabled.counted(frame)[2]
+            if reasons == {"up_mtu": 1}:
+                break
+            assert reasons == {"forwarded": 1}
+        assert reasons == {"up_mtu": 1}
+    finally:
+        cabled.inside(set_mtu, "p1", 9000)
+    assert cabled.counted(frame)[2] == {"forwarded": 1}
 
 
 def test_the_other_end_counts_what_it_hands_on(cabled: Rig) -> None:

@@ -13,6 +13,7 @@ from hipsnet.errors import ConflictError, ProvisionError
 from hipsnet.node import bpf, pins, programs
 from hipsnet.node.attaching import ProgramState, attach_cable, attach_forwarding, detach, read_program
 from hipsnet.node.forwarding import fill_table, read_loss, read_table, set_loss
+from tests.kernel.frames import ARP, ethernet
 from tests.kernel.rig import MACS, TABLE, Rig, node
 
 PORTS = [(port, f"p{port}", mac) for port, mac in enumerate(MACS)]
@@ -108,6 +109,17 @@ def test_another_mac_is_seen_and_written(bare: Rig) -> None:
     assert seen.differences == ("the table of ports is not of these interfaces",)
     assert attach(bare, ports) == ("p2",)
     assert bare.inside(read_program, bare.fabric, bare.node, "forward", ports).differences == ()
+
+
+def test_ports_that_change_places_keep_no_trace_of_the_old(bare: Rig) -> None:
+    attach(bare)
+    swapped = [(0, "p1", MACS[1]), (1, "p0", MACS[0]), PORTS[2]]
+    assert attach(bare, swapped) == ("p1", "p0")
+    assert bare.inside(read_program, bare.fabric, bare.node, "forward", swapped).differences == ()
+    for port, name in ((0, "p1"), (1, "p0"), (2, "p2")):
+        number = int(name[1])
+        _, _, _, counters = bare.counted(ethernet(b"", kind=ARP), port=number)
+        assert counters["up_arp"].tolist() == [int(index == port) for index in range(3)]
 
 
 def test_another_number_of_ports_makes_new_maps(bare: Rig) -> None:
