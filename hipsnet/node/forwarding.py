@@ -99,7 +99,7 @@ def read_counters(fabric: str, node: str) -> np.ndarray[Any, np.dtype[Any]]:
         ports = bpf.map_info(fd).max_entries
         total = np.zeros(ports, _plain(layout.value))
         for port in range(ports):
-            values = bpf.lookup(fd, _index(port), layout.value.itemsize * _cpus()) or b""
+            values = bpf.lookup(fd, _index(port), layout.value.itemsize * possible_cpus()) or b""
             by_cpu = np.frombuffer(values, layout.value)
             for name in total.dtype.names or ():
                 total[name][port] = by_cpu[name].sum(axis=0)
@@ -186,7 +186,7 @@ def _index(port: int) -> bytes:
 
 
 @cache
-def _cpus() -> int:
+def possible_cpus() -> int:
     """How many CPUs the kernel may ever have: as many values has an entry of a per-CPU map."""
     last = Path("/sys/devices/system/cpu/possible").read_text().strip().replace(",", "-").split("-")[-1]
     return int(last) + 1

@@ -1,0 +1,124 @@
+"""Packets per second across one node: XDP against the kernel's own forwarding, in turns on one path."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from hipsnet.errors import InputError
+from tools.benchmarks.three_nodes import BATCH, Line, Way, send, set_way, three_nodes, udp_frame
+
+app = typer.Typer()
+WAYS: tuple[Way, ...] = ("xdp", "kernel")
+WANTED_RATIO = 3.0
+_SMALLEST, _LARGEST = 64, 3500  # a live frame of the test-run has one page
+_FIRST_FRAMES = 1024 * BATCH
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One turn: frames sent and arrived in `seconds`."""
+
+    way: Way
+    size_bytes: int
+    sent: int
+    arrived: int
+    seconds: float
+
+    @property
+    def pps(self) -> float:
+        """Frames that arrived by the second."""
+        return self.arrived / self.seconds
+
+
+@app.command()
+def forward(
+    sizes: Annotated[str, typer.Option(help="Frame sizes in bytes, divided by commas.")] = "64,1414",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of a turn, about.")] = 1.0,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write results here; - for stdout.")
+    ] = None,
+) -> None:
+    """Packets per second across one node: XDP against the kernel's ip_forward."""
+    wanted = _parse_sizes(sizes)
+    with three_nodes() as line, Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("forward", total=len(wanted) * rounds * len(WAYS))
+        samples = []
+        for size in wanted:
+            for sample in _compare(line, size, rounds, seconds):
+                samples.append(sample)
+                progress.advance(task)
+    results = summarize(samples)
+    if str(json_file) != "-":
+        Console().print(_table(results))
+    if json_file is not None:
+        text = json.dumps({"benchmark": "forward", "results": results}, indent=2) + "\n"
+        typer.echo(text, nl=False) if str(json_file) == "-" else json_file.write_text(text)
+
+
+def summarize(samples: list[Sample]) -> list[dict[str, float]]:
+    """By frame size: the median packets per second of both ways, their ratio, and the shares that arrived."""
+    results = []
+    for size in dict.fromkeys(sample.size_bytes for sample in samples):
+        result: dict[str, float] = {"size_bytes": size}
+        for way in WAYS:
+            turns = [sample for sample in samples if (sample.way, sample.size_bytes) == (way, size)]
+            arrived, sent = sum(turn.arrived for turn in turns), sum(turn.sent for turn in turns)
+            result[f"{way}_pps"] = statistics.median(turn.pps for turn in turns)
+            result[f"{way}_best_pps"] = max(turn.pps for turn in turns)
+            result[f"{way}_arrived"] = arrived / sent
+        result["ratio"] = result["xdp_pps"] / result["kernel_pps"]
+        results.append(result)
+    return results
+
+
+def _compare(line: Line, size: int, rounds: int, seconds: float) -> Iterator[Sample]:
+    frame = udp_frame(size)
+    frames = {}
+    for way in WAYS:
+        set_way(line, way)
+        _, took = send(line, frame, _FIRST_FRAMES)
+        frames[way] = max(1, int(_FIRST_FRAMES / BATCH * seconds / took)) * BATCH
+    for _ in range(rounds):
+        for way in WAYS:
+            set_way(line, way)
+            arrived, took = send(line, frame, frames[way])
+            yield Sample(way, size, frames[way], arrived, took)
+
+
+def _table(results: list[dict[str, float]]) -> Table:
+    table = Table(title="generator - router - sink, the work of one CPU")
+    columns = ("frame (B)", "XDP (Mpps)", "kernel (Mpps)", "ratio", f">= {WANTED_RATIO:g}", "arrived", "")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for result in results:
+        table.add_row(
+            f"{result['size_bytes']:.0f}",
+            f"{result['xdp_pps'] / 1e6:.3f}",
+            f"{result['kernel_pps'] / 1e6:.3f}",
+            f"{result['ratio']:.2f}",
+            "yes" if result["ratio"] >= WANTED_RATIO else "no",
+            f"{result['xdp_arrived']:.2%}",
+            f"{result['kernel_arrived']:.2%}",
+        )
+    return table
+
+
+def _parse_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(size) for size in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or not all(_SMALLEST <= size <= _LARGEST for size in sizes):
+        raise InputError(f"--sizes: found {text!r}; allowed: {_SMALLEST} to {_LARGEST}, divided by commas")
+    return sizes
