@@ -2,6 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from typing import Annotated
+
 import typer
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.doctor import Check, can_run_lab, examine
 
 app = typer.Typer()
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+    """Tell whether this machine can run the lab, and what mends it; exit code 1 if it cannot."""
+    checks = examine()
+    able = can_run_lab(checks)
+    if as_json:
+        typer.echo(
+            json.dumps({"ok": able, "checks": [dataclasses.asdict(check) for check in checks]}, indent=2)
+        )
+    else:
+        _print(checks, able)
+    if not able:
+        raise typer.Exit(1)
+
+
+def _print(checks: tuple[Check, ...], able: bool) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    for check in checks:
+        state = "[green]ok[/]" if check.ok else "[red]missing[/]" if check.needed else "[yellow]missing[/]"
+        table.add_row(check.name, state, check.found)
+        if check.mend:
+            table.add_row("", "", f"-> {check.mend}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("This machine can run the lab." if able else "This machine cannot run the lab yet.")

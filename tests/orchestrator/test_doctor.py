@@ -1,0 +1,117 @@
+"""`hipsnet doctor` on this machine, with and without privileges."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import pytest
+from pyroute2 import IPRoute
+
+from hipsnet.node import dcb, namespace
+from orchestrator import doctor
+from orchestrator.doctor import Check, can_run_lab, examine
+
+DOCTOR = [sys.executable, "-c", "from orchestrator.cli import main; main()", "doctor"]
+
+
+def run(*options: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [*prefix, *DOCTOR, *options], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def test_this_machine_can_run_the_lab_and_nothing_is_left() -> None:
+    before = namespace.names()
+    checks = {check.name: check for check in examine()}
+    needed = {name for name, check in checks.items() if check.needed}
+    assert needed == {
+        "kernel",
+        "capabilities",
+        "libbpf",
+        "bcc",
+        "kernel headers",
+        "kernel programs",
+        "network namespaces",
+        "veth and bridge",
+        "XDP native, MTU 9000",
+        "HTB",
+    }
+    assert [name for name in needed if not checks[name].ok] == []
+    assert {"bpffs", "netem", "AF_XDP", "RDMA devices", "DCB NICs"} <= set(checks)
+    assert all(check.ok != bool(check.mend) for check in checks.values())
+    assert [name for name in namespace.names() if name not in before and "doctor" in name] == []
+
+
+def test_json_is_clean_and_says_the_same() -> None:
+    done = run("--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], done.stderr) == (0, True, "")
+    assert [set(check) for check in report["checks"]] == [
+        {"name", "ok", "needed", "found", "mend"} for _ in report["checks"]
+    ]
+
+
+def test_the_table_names_what_is_missing_and_how_to_mend_it() -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "This machine can run the lab." in done.stdout
+    for check in examine():
+        assert check.name in done.stdout
+        assert not check.mend or "-> " in done.stdout
+
+
+def test_without_capabilities_it_says_so_and_fails() -> None:
+    done = run("--json", prefix=("setpriv", "--bounding-set=-all", "--inh-caps=-all"))
+    report = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 1
+    assert not report["capabilities"]["ok"]
+    assert report["capabilities"]["found"].startswith("without CAP_NET_ADMIN")
+    assert not report["network namespaces"]["ok"]
+    assert report["network namespaces"]["mend"] == "sudo hipsnet doctor"
+
+
+def test_without_compiler_and_headers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_headers", lambda: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    checks = {check.name: check for check in examine()}
+    assert checks["bcc"].mend == "apt install python3-bpfcc, then tools/setup"
+    assert checks["kernel headers"].mend == "apt install linux-headers-amd64"
+    assert not can_run_lab(tuple(checks.values()))
+
+
+def test_only_what_is_needed_decides() -> None:
+    fine, spare = Check("a", True, True, ""), Check("b", False, False, "", "mend")
+    assert can_run_lab((fine, spare))
+    assert not can_run_lab((fine, Check("c", False, True, "", "mend")))
+
+
+def test_veth_has_no_dcb_and_a_missing_interface_is_an_error() -> None:
+    name = f"test-dcb-{os.getpid()}"
+    namespace.create(name, "hipsnet test")
+    try:
+        with namespace.inside(name), IPRoute() as netlink:
+            netlink.link("add", ifname="v0", kind="veth", peer={"ifname": "v1"})
+            assert dcb.pfc_classes("v0") is None
+            with pytest.raises(OSError) as raised:
+                dcb.pfc_classes("nosuch")
+            assert raised.value.errno == errno.ENODEV
+    finally:
+        namespace.delete(name)
+
+
+def test_reads_the_number_of_lossless_classes_from_an_answer() -> None:
+    def attribute(kind: int, value: bytes) -> bytes:
+        return (struct.pack("=HH", 4 + len(value), kind) + value).ljust((4 + len(value) + 3) // 4 * 4, b"\0")
+
+    pfc = bytes([8, 0x08, 0, 0]) + bytes(132)
+    nest = attribute(0x8000 | 13, attribute(1, bytes(59)) + attribute(2, pfc))
+    body = struct.pack("=BBH", 0, 21, 0) + attribute(1, b"eth0\0") + nest
+    message = struct.pack("=IHHII", 16 + len(body), 79, 0, 1, 0) + body
+    assert dcb._parse(message) == 8
+    assert dcb._parse(message[:36].replace(message[:4], struct.pack("=I", 32), 1)) is None
