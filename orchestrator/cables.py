@@ -53,11 +53,7 @@ def _is_whole(fabric: str, link: Link, actual: Mapping[str, Actual]) -> bool:
     a, b = sides
     if a is None or b is None:
         return False
-    return (
-        (a.mac, b.mac) == (link.a.mac, link.b.mac)
-        and (a.peer_index, b.peer_index) == (b.index, a.index)
-        and a.alias == b.alias == alias_of(fabric, link)
-    )
+    return (a.peer_index, b.peer_index) == (b.index, a.index) and a.alias == b.alias == alias_of(fabric, link)
 
 
 def remove_end(context: Context, name: str) -> None:

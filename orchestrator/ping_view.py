@@ -33,7 +33,7 @@ def parts(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> Iterator
     times = ", ".join(f"{name} {value / 1000:.2f} ms" for name, value in rtt.items())
     yield (
         f"{fabric.name}: {size * (size - 1)} ordered pairs of {size} servers, {len(answers)} paths: "
-        f"{len(answers) - len(broken)} reach their server{', RTT ' + times if times else ''} ({seconds:.1f} s)"
+        f"{len(answers) - len(broken)} reach their server{times and f', RTT {times}'} ({seconds:.1f} s)"
     )
     retried = sum(answer.attempts > 1 for answer in answers if answer.rtt_us is not None)
     if retried:

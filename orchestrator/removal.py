@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hipsnet.errors import ProvisionError
@@ -43,7 +43,9 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
         found = places(fabric)
         nodes = tuple(name for name, place in found.items() if place.standing != "foreign")
         foreign = tuple(namespace_name(fabric, name) for name in found if name not in nodes)
-        ended = remove_nodes(fabric, nodes)
+        pids = [pid for pid, _ in residents(fabric)]
+        end_residents(fabric, pids)
+        remove_nodes(fabric, nodes)
         elsewhere = hosts.remembered_elsewhere(fabric)
         for name in set(pins.pinned_nodes(fabric)) - set(elsewhere):
             pins.remove_pins(fabric, name)
@@ -51,7 +53,7 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
             state.forget(fabric)
         else:
             state.remove(fabric)
-    return Removal(fabric, nodes, restored, ended, foreign, elsewhere)
+    return Removal(fabric, nodes, restored, len(pids), foreign, elsewhere)
 
 
 def sentence(done: Removal) -> str:
@@ -64,31 +66,31 @@ def sentence(done: Removal) -> str:
     return f"{done.fabric}: {'; '.join(parts) or 'nothing to remove'}"
 
 
-def remove_nodes(fabric: str, nodes: Iterable[str]) -> int:
-    """End the nodes' processes, then remove their pins and namespaces; returns how many were ended.
-
-    Processes in namespaces of ours whose name was taken away behind our back are ended too.
-    """
+def remove_nodes(fabric: str, nodes: Iterable[str]) -> None:
+    """End the processes of these nodes, then remove their pins and namespaces."""
     going = set(nodes)
-    pids = [pid for pid, node in _inhabitants(fabric) if node in going or not _is_named(fabric, node)]
+    if going:
+        end_residents(fabric, [pid for pid, node in residents(fabric) if node in going])
+    for node in sorted(going):
+        pins.remove_pins(fabric, node)
+        namespace.delete(namespace_name(fabric, node))
+
+
+def end_residents(fabric: str, pids: Sequence[int]) -> None:
+    """End these processes; ProvisionError naming those that cannot be ended."""
     stubborn = processes.end(pids)
     if stubborn:
         raise ProvisionError(
             f"{fabric}: processes {', '.join(map(str, stubborn))} live in its namespaces and cannot be "
             "ended; end them and run this again"
         )
-    for node in sorted(going):
-        pins.remove_pins(fabric, node)
-        namespace.delete(namespace_name(fabric, node))
-    return len(pids)
 
 
-def _is_named(fabric: str, node: str) -> bool:
-    return namespace_name(fabric, node) in namespace.names()
+def residents(fabric: str) -> Iterator[tuple[int, str]]:
+    """The processes in namespaces that carry a mark of the fabric, each with its node.
 
-
-def _inhabitants(fabric: str) -> Iterable[tuple[int, str]]:
-    """The processes in namespaces that carry a mark of the fabric, each with its node."""
+    Those in a namespace whose name was taken away behind our back are among them.
+    """
     nodes: dict[tuple[int, int], str | None] = {}
     own = os.stat("/proc/thread-self/ns/net")  # noqa: PTH116
     nodes[own.st_dev, own.st_ino] = None

@@ -47,7 +47,7 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
         now = actual.links.get(link.name)
         if link.kind == "bridge" and now is None:
             yield Change(desired.name, "link", "add", link.name, "", "bridge", link)
-        properties = {"mtu": link.mtu, "alias": link.alias, "master": link.master}
+        properties = {"mac": link.mac, "mtu": link.mtu, "alias": link.alias, "master": link.master}
         for key, value in properties.items():
             before = getattr(now, key) if now else None
             if value is not None and (before or "") != value:
@@ -81,7 +81,7 @@ def apply(context: Context, change: Change) -> None:
         )
         return
     link, key, value = change.value
-    keyword = {"mtu": "mtu", "alias": "ifalias", "master": "master"}[key]
+    keyword = {"mac": "address", "mtu": "mtu", "alias": "ifalias", "master": "master"}[key]
     setting = context.index(value) if key == "master" else value
     context.netlink.link("set", index=context.index(link), **{keyword: setting})
 

@@ -1,0 +1,119 @@
+"""A command killed at any point: the next run completes what it began, or a destroy removes it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.lab.rig import Lab, hipsnet, traces
+
+MakeLab = Callable[..., Lab]
+
+POINTS = 24
+TORUS = {"kind": "torus", "sides": [3]}
+BCUBE = {"kind": "bcube", "n": 2, "levels": 1}
+_OURS = ("/hipsnet/node/", "/orchestrator/", "/pyroute2/iproute/")
+
+
+def killed_after(calls: int | None, *arguments: object) -> int:
+    """Run the command in a child that kills itself at its call number `calls` of one of our functions.
+
+    Every function of the node and the lab rooms counts, and every request to the kernel: one that is killed
+    "at a call" has done all that comes before it and nothing that comes after. The number of calls differs a
+    little from run to run (the kernel's answers come in more or fewer pieces), so the last point may not be
+    reached. Returns how many calls there were.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        counted = 0
+
+        def count(frame: FrameType, event: str, argument: Any) -> None:
+            nonlocal counted
+            if event == "call" and any(part in frame.f_code.co_filename for part in _OURS):
+                counted += 1
+                if counted == calls:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.setprofile(count)
+        try:
+            hipsnet(*arguments)
+        finally:
+            sys.setprofile(None)
+            os.write(writer, str(counted).encode())
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        counted_text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or int(counted_text) < (calls or sys.maxsize)
+    return int(counted_text or 0)
+
+
+def points(total: int) -> list[int]:
+    """Kill points spread over a command, its first and its last steps among them."""
+    return sorted({1 + (total - 1) * number // (POINTS - 1) for number in range(POINTS)})
+
+
+def assert_whole(lab: Lab) -> None:
+    """The next run completes the lab, and there is nothing left to do after it."""
+    lab.provision()
+    assert lab.provision() == []
+    assert lab.inspect()["drift"] == 0
+    pinged = lab.ping()
+    assert pinged["reached"] == pinged["paths"]
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> Lab:
+    return make_lab(BCUBE)
+
+
+def test_a_killed_provision_is_completed_or_removed(lab: Lab) -> None:
+    clean = traces(lab.name)
+    total = killed_after(None, "provision", lab.file)
+    hipsnet("destroy", lab.name)
+    assert traces(lab.name) == clean
+    for number, point in enumerate(points(total)):
+        killed_after(point, "provision", lab.file)
+        if number % 3 == 0:
+            assert_whole(lab)
+        assert hipsnet("destroy", lab.name).returncode == 0
+        assert traces(lab.name) == clean, f"killed at call {point} of {total}"
+
+
+def test_a_killed_change_is_completed(lab: Lab) -> None:
+    """From BCube to a torus: nodes and cables go, others come, all others change."""
+    clean = traces(lab.name)
+    lab.provision()
+    lab.edit(fabric=TORUS, link={"mtu": 1500})
+    total = killed_after(None, "provision", lab.file)
+    for point in points(total)[::3]:
+        lab.edit(fabric=BCUBE, link={"mtu": 9000})
+        assert_whole(lab)
+        lab.edit(fabric=TORUS, link={"mtu": 1500})
+        killed_after(point, "provision", lab.file)
+        assert_whole(lab)
+    hipsnet("destroy", lab.name)
+    assert traces(lab.name) == clean
+
+
+def test_a_killed_destroy_is_completed(lab: Lab) -> None:
+    clean = traces(lab.name)
+    lab.provision()
+    total = killed_after(None, "destroy", lab.name)
+    for point in points(total)[::3]:
+        lab.provision()
+        killed_after(point, "destroy", lab.name)
+        assert hipsnet("destroy", lab.name).returncode == 0
+        assert traces(lab.name) == clean, f"killed at call {point} of {total}"
+    lab.provision()
+    killed_after(total // 2, "destroy", lab.name)
+    assert_whole(lab)
