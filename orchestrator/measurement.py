@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.errors import InputError
-
-ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
-"""The types that can be synchronized, and the bytes of one element."""
 
 
 @dataclass(frozen=True)

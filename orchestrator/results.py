@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
-from orchestrator.measurement import ITEM_BYTES, Case, Measurement
+from orchestrator.measurement import Case, Measurement
 
 HEADER = (
     f"# {'size(B)':>10} {'count':>11} {'type':>9} {'redop':>5} {'time(us)':>11} {'algbw(GB/s)':>11} "

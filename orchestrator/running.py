@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from hipsnet.collective import limits, models
 from hipsnet.errors import HipsnetError, InputError
 from hipsnet.settings import VARIABLES, Settings
 from hipsnet.topology import Fabric, Topology
@@ -19,6 +20,7 @@ from orchestrator import job, output, results, topology_file
 from orchestrator.benchmark import measure
 from orchestrator.launch import Outcome, launch
 from orchestrator.measurement import Case, Measurement, count
+from orchestrator.sizes import format_size, parse_size
 
 DEFAULT_SIZES = "1KiB:64MiB:x4"
 
@@ -100,7 +102,9 @@ def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted:
 
         def on_progress(case: int, iterations: int) -> None:
             size = sum(measurement.cases[case].counts) * measurement.item_bytes
-            progress.update(bar, completed=case * rounds + iterations, description=f"{size} B", refresh=True)
+            progress.update(
+                bar, completed=case * rounds + iterations, description=format_size(size), refresh=True
+            )
 
         def on_result(result: results.Result) -> None:
             done.append(result)
@@ -135,7 +139,7 @@ def _asked(wanted: Wanted) -> Measurement:
         raise InputError(f"--{which[0]} and --{which[1]} were found; give one of --size, --sizes, --model")
     dtype = wanted.dtype or "float32"
     if wanted.model is not None:
-        cases = (Case(models.buckets(wanted.model, dtype), wanted.model),)
+        cases: tuple[Case, ...] = (Case(models.buckets(wanted.model, dtype), wanted.model),)
     else:
         sizes = listed(wanted.size or wanted.sizes or DEFAULT_SIZES)
         cases = tuple(Case((count(size, dtype),)) for size in sizes)

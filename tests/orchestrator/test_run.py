@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 import typer
 
+from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.errors import InputError
 from hipsnet.node import namespace
 from hipsnet.settings import VARIABLES, Settings
 from orchestrator import pattern, provisioning, removal, topology_file
 from orchestrator.commands import jobs
-from orchestrator.measurement import ITEM_BYTES, Case, Measurement, count
+from orchestrator.measurement import Case, Measurement, count
 from orchestrator.results import combine
 from orchestrator.running import listed
 
@@ -171,7 +172,7 @@ def test_flags_and_variables_are_one_to_one() -> None:
         (["--exchange", "mesh,star"], "--exchange: found 'mesh,star'"),
         (["--size", "1KiB", "--model", "vgg19"], "--size and --model"),
         (["--sizes", "1KiB:64MiB"], "FIRST:LAST:xFACTOR"),
-        (["--dtype", "float8"], "allowed: float32"),
+        (["--dtype", "float8"], "allowed: float16, "),
         (["--model", "vgg99"], "vgg19"),
         (["--check", "--", "true"], "--check is for measuring"),
         (["--", "no-such-program"], "no-such-program"),

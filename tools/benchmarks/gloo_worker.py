@@ -11,9 +11,9 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Time what the argument lists, [bytes, iterations, warm-up]; rank 0 prints JSON lines.
+    """Time what the argument lists, [bytes, iterations, warm-up]; rank 0 prints JSON.
 
-    Timed as our own worker does it: every iteration starts from a barrier, and the slowest rank's time counts.
+    Timed as by our own worker: every iteration starts from a barrier, the slowest rank's time counts.
     """
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
