@@ -80,6 +80,9 @@ def three_nodes() -> Iterator[Line]:
         for node in ("generator", "router", "sink"):
             stack.callback(namespace.delete, _home(fabric, node))
             namespace.create(_home(fabric, node), "hipsnet benchmark")
+            with namespace.inside(_home(fabric, node)):
+                # Its solicitations would be counted.
+                Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
         _plug(fabric, OUT, INGRESS)
         _plug(fabric, EGRESS, SINK)
         _prepare_router(fabric)
