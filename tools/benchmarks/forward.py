@@ -97,8 +97,16 @@ def _compare(line: Line, size: int, rounds: int, seconds: float) -> Iterator[Sam
 
 
 def _table(results: list[dict[str, float]]) -> Table:
-    table = Table(title="generator - router - sink, the work of one CPU")
-    columns = ("frame (B)", "XDP (Mpps)", "kernel (Mpps)", "ratio", f">= {WANTED_RATIO:g}", "arrived", "")
+    table = Table(title="generator - router - sink, on one CPU; wants a quiet machine")
+    columns = (
+        "frame (B)",
+        "XDP (Mpps)",
+        "kernel (Mpps)",
+        "ratio",
+        f">= {WANTED_RATIO:g}",
+        "XDP arrived",
+        "kernel arrived",
+    )
     for column in columns:
         table.add_column(column, justify="right")
     for result in results:
