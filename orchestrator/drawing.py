@@ -13,7 +13,8 @@ from orchestrator import drawing_dot
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#db2777", "#0891b2", "#ca8a04", "#4b5563")
 INK, PAPER, FAINT = "#0f172a", "#ffffff", "#f1f5f9"
 FONT = ["DejaVu Sans"]
-MARGIN, HEADER, FOOTER = 0.45, 0.95, 0.5
+MARGIN, HEADER, FOOTER = 0.4, 0.85, 0.5
+LEGEND_MARK, LEGEND_CHARACTER = 0.8, 0.07
 MAX_WIDTH = 60.0  # inches; a wider picture is scaled down as a whole
 MAX_PIXELS = 12_000
 
@@ -77,8 +78,11 @@ def _bounds(picture: Picture) -> tuple[float, float, float, float]:
 
 
 def _words_width(picture: Picture) -> float:
-    legend = sum(0.75 + 0.082 * len(text) for text in picture.levels)
-    return max(0.165 * len(picture.title), 0.096 * len(picture.subtitle), legend)
+    return max(0.165 * len(picture.title), 0.096 * len(picture.subtitle), sum(_legend_widths(picture)))
+
+
+def _legend_widths(picture: Picture) -> list[float]:
+    return [LEGEND_MARK + LEGEND_CHARACTER * len(text) for text in picture.levels]
 
 
 def _bezier(wire: Wire, t: float) -> tuple[float, float]:
@@ -105,12 +109,12 @@ def _region(axes: Any, region: Region, scale: float) -> None:
         )
     )
     axes.text(
-        region.x + 0.1,
-        region.y + region.height - 0.1,
+        region.x + region.width / 2,
+        region.y + 0.12,
         region.label,
         fontsize=8 * scale,
         color="#64748b",
-        va="top",
+        ha="center",
         zorder=1,
     )
 
@@ -172,9 +176,9 @@ def _words(axes: Any, picture: Picture, bounds: tuple[float, float, float, float
         middle, top - 0.42, picture.title, fontsize=18 * scale, color=INK, fontweight="bold", ha="center"
     )
     axes.text(middle, top - 0.76, picture.subtitle, fontsize=10.5 * scale, color="#475569", ha="center")
-    x = middle - sum(0.75 + 0.082 * len(text) for text in picture.levels) / 2
-    for level, text in enumerate(picture.levels):
+    x = middle - sum(_legend_widths(picture)) / 2
+    for level, (text, width) in enumerate(zip(picture.levels, _legend_widths(picture), strict=True)):
         colour = COLOURS[level % len(COLOURS)]
         axes.plot([x + 0.1, x + 0.42], [bottom + 0.35] * 2, color=colour, linewidth=3 * scale)
         axes.text(x + 0.52, bottom + 0.35, text, fontsize=9 * scale, color="#475569", va="center")
-        x += 0.75 + 0.082 * len(text)
+        x += width

@@ -65,7 +65,9 @@ def read(text: str) -> tuple[dict[str, Any], yaml.Node]:
         documents = list(yaml.compose_all(text, Loader=_Loader))
         if len(documents) != 1 or _is_nothing(documents[0]):
             found = f"{len(documents)} YAML documents" if len(documents) > 1 else "an empty file"
-            raise NotReadable(Problem(line_of(documents[-1]) if documents else 1, "", found, ONE_MAPPING))
+            raise NotReadable(
+                Problem(line_of(documents[1]) if len(documents) > 1 else 1, "", found, ONE_MAPPING)
+            )
         root = documents[0]
         if not isinstance(root, yaml.MappingNode):
             raise NotReadable(Problem(line_of(root), "", describe(root), ONE_MAPPING))
@@ -84,7 +86,7 @@ def _is_nothing(node: yaml.Node) -> bool:
 
 def _syntax_problem(text: str, error: yaml.YAMLError) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    line = mark.line + 1 if mark else 1
+    line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
     lines = text.splitlines()
     shown = lines[line - 1].strip() if line <= len(lines) else "the end of the file"
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"

@@ -40,7 +40,8 @@ def known_keys(keys: Keys, data: Any) -> list[str]:
 def nearest_key(key: str, keys: Keys, data: Any) -> str | None:
     """Return the known key that is most like an unknown one, or the same key where it belongs."""
     here = known_keys(keys, data)
-    elsewhere = [dotted(place) for place in _all_keys(json_schema(), ()) if place[-1] == key]
+    places = _all_keys(json_schema(), ())
+    elsewhere = [dotted(place) for place in places if place[-1] == key and place[:-1] != keys]
     if elsewhere and not difflib.get_close_matches(key, here, 1, 0.75):
         return elsewhere[0]
     return max(here, key=lambda known: difflib.SequenceMatcher(a=key, b=known).ratio(), default=None)
@@ -73,6 +74,9 @@ def _narrow(node: Node, value: Any) -> Node:
         known = isinstance(kind, str) and kind in mapping
         return _definition(mapping[kind]) if known else {"properties": {"kind": {"enum": list(mapping)}}}
     options = [option for option in _alternatives(node) if option.get("type") != "null"]
+    if len(options) == 1:
+        about = {name: text for name, text in node.items() if name in ("examples", "description")}
+        return {**about, **_narrow(options[0], value)}
     if options:
         fits = [option for option in options if (option.get("type") == "object") == isinstance(value, dict)]
         return (

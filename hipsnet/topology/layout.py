@@ -38,7 +38,8 @@ def _subtitle(topology: Topology, fabric: Fabric) -> str:
     words = [f"N = {len(fabric.servers)} servers", f"{ports} port{'s' if ports > 1 else ''} each"]
     if fabric.switches:
         words.append(f"{len(fabric.switches)} switches")
-    words.append(f"{format_rate(topology.link.rate_bps)} per port")
+    rate_bps = topology.link.rate_bps
+    words.append("rate unlimited" if rate_bps is None else f"{format_rate(rate_bps)} per port")
     return "  \u00b7  ".join(words)
 
 

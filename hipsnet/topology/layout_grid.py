@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hipsnet.topology.fabric import Fabric, Link
 from hipsnet.topology.picture import Box, Point, Wire, text_width
 
-DEPTH = (0.62, 0.5)  # one step into the depth
+DEPTH = (0.8, 0.56)  # one step into the depth
 HEIGHT = 0.36
 
 
@@ -44,7 +44,7 @@ def wires(fabric: Fabric, boxes: dict[str, Box]) -> Iterator[Wire]:
         a, b = boxes[link.a.node], boxes[link.b.node]
         start, end = (a.x, a.y), (b.x, b.y)
         if _wraps(fabric, link):
-            yield Wire(link.a.level, _arc(start, end, link.a.level))
+            yield Wire(link.a.level, _arc(start, end, link.a.level, len(fabric.sides) > 2))
         else:
             yield Wire(link.a.level, (start, _between(start, end, 1 / 3), _between(start, end, 2 / 3), end))
 
@@ -55,12 +55,13 @@ def _wraps(fabric: Fabric, link: Link) -> bool:
     return abs(digits[0] - digits[1]) > 1
 
 
-def _arc(start: Point, end: Point, dimension: int) -> tuple[Point, Point, Point, Point]:
+def _arc(start: Point, end: Point, dimension: int, deep: bool) -> tuple[Point, Point, Point, Point]:
     """Leave the last server outwards and come into the first from outside, beside those in between."""
     dx, dy = start[0] - end[0], start[1] - end[1]
     length = (dx * dx + dy * dy) ** 0.5
     out = (dx / length, dy / length)
-    reach, aside = (0.75, 0.62) if dimension != 2 else (0.45, 0.4)
+    aside = (0.37, 0.53, 0.4)[min(dimension, 2)] if deep else 0.66  # in between the rows of a deep grid
+    reach = 1.6 * aside
     normal = (out[1], -out[0]) if dimension != 1 else (-out[1], out[0])
     shift = (normal[0] * aside, normal[1] * aside)
     first = (start[0] + reach * out[0] + shift[0], start[1] + reach * out[1] + shift[1])

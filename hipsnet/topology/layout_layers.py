@@ -57,7 +57,7 @@ def fat_tree(fabric: Fabric) -> tuple[dict[str, Box], tuple[Region, ...]]:
     cores = [switch for switch in fabric.switches if switch.level == 2]
     boxes |= _switches(cores, left, right, 1.0 + 2.25 * rise)
     pods = tuple(
-        Region(f"pod {pod}", centre(pod * half) - share / 2, -0.4, half * share, rise + 1.8)
+        Region(f"pod {pod}", centre(pod * half) - share / 2, -0.56, half * share, rise + 1.86)
         for pod in range(k)
     )
     return boxes, pods

@@ -60,7 +60,7 @@ def _problem(details: Any, data: Any, root: yaml.Node) -> Problem:
         return Problem(line, key, "an unknown key", ", ".join(known), nearest)
     allowed = explain.allowed(keys, data)
     if details["type"] == "value_error":
-        allowed = str(details["ctx"]["error"])
+        allowed = f"{allowed}; {details['ctx']['error']}"
     return Problem(line, key, document.describe(node), allowed)
 
 

@@ -1,0 +1,327 @@
+"""A right file is understood; a wrong one is answered with line, key, what was found and what is allowed."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from hipsnet.errors import TopologyError
+from hipsnet.topology import parse
+from hipsnet.topology.schema import BCube
+
+HEAD = "version: 1\nname: demo\nfabric: {kind: bcube, n: 3, levels: 2}\n"
+TWO = "version: 1\nname: demo\nfabric: {kind: bcube, n: 2, levels: 1}\n"
+
+
+def head(rest: str) -> str:
+    """A right beginning of three lines and the rest."""
+    return HEAD + textwrap.dedent(rest).lstrip("\n")
+
+
+# what is wrong: (text, line, key, found, allowed, nearest known key)
+BAD = {
+    "empty": ("", 1, "the file", "an empty file", "version, name, fabric", None),
+    "only a comment": ("# nothing\n", 1, "the file", "an empty file", "one YAML mapping", None),
+    "an empty document": ("---\n", 1, "the file", "an empty file", "one YAML mapping", None),
+    "a list": ("- version: 1\n", 1, "the file", "a list of 1", "one YAML mapping", None),
+    "a word": ("hello\n", 1, "the file", "hello", "one YAML mapping", None),
+    "two documents": (HEAD + "---\n" + HEAD, 5, "the file", "2 YAML documents", "one YAML mapping", None),
+    "a tab": (head("link:\n\tmtu: 9000\n"), 5, "the file", "a tab", "indented by spaces", None),
+    "an open bracket": (head("link: {mtu: 9000\n"), 5, "the file", "the end of the file", "YAML", None),
+    "a control character": (HEAD + "link: \x01\n", 4, "the file", "special characters", "YAML", None),
+    "a key twice": (HEAD + "name: other\n", 4, "name", "twice, first in line 2", "once", None),
+    "a deep key twice": (head("link:\n  mtu: 9000\n  mtu: 1500\n"), 6, "link.mtu", "twice", "once", None),
+    "a number as a key": (HEAD + "7: x\n", 4, "the file", "7 as a key", "a word", None),
+    "an alias": (head("link: &l {mtu: 9000}\nlab: *l\n"), 5, "the file", "an alias", "YAML", None),
+    "a tag": (HEAD + "lab: !!set {switch}\n", 4, "lab", "the tag", "a plain value", None),
+    "a Python tag": (HEAD + "lab: !!python/object:os.x {}\n", 4, "lab", "the tag", "a plain value", None),
+    "a forced integer": (HEAD + "link: {mtu: !!int x}\n", 4, "link.mtu", "the tag", "a plain value", None),
+    "no version": (HEAD.split("\n", 1)[1], 1, "version", "nothing", "1", None),
+    "no name": ("version: 1\nfabric: {kind: bcube, n: 3, levels: 2}\n", 1, "name", "nothing", "demo", None),
+    "no fabric": ("version: 1\nname: demo\n", 1, "fabric", "nothing", "kind", None),
+    "another version": (HEAD.replace("1", "2", 1), 1, "version", "2", "1", None),
+    "version as text": (HEAD.replace("1", '"1"', 1), 1, "version", '"1"', "1", None),
+    "a capital name": (HEAD.replace("demo", "Demo"), 2, "name", "Demo", "^[a-z]", None),
+    "a long name": (HEAD.replace("demo", "a" * 17), 2, "name", "aaaa", "demo or rack-7", None),
+    "a number as name": (HEAD.replace("demo", "42"), 2, "name", "42", "text like demo", None),
+    "an unknown key": (HEAD + "linq: {}\n", 4, "linq", "an unknown key", "roce, pfc", "link"),
+    "an unknown deep key": (head("link:\n  ratte: 1Gbit/s\n"), 5, "link.ratte", "unknown", "mtu", "rate"),
+    "a key of another place": (HEAD + "mtu: 9000\n", 4, "mtu", "an unknown key", "link", "link.mtu"),
+    "an unknown fabric key": (
+        "version: 1\nname: demo\nfabric:\n  kind: bcube\n  n: 3\n  level: 2\n",
+        *(6, "fabric.level", "an unknown key", "kind, n, levels", "levels"),
+    ),
+    "a key of another kind": (
+        "version: 1\nname: demo\nfabric:\n  kind: torus\n  sides: [3, 3]\n  levels: 2\n",
+        *(6, "fabric.levels", "an unknown key", "kind, sides", "sides"),
+    ),
+    "no kind": (
+        "version: 1\nname: demo\nfabric: {n: 3}\n",
+        3,
+        "fabric.kind",
+        "nothing",
+        "bcube, fattree or torus",
+        None,
+    ),
+    "an unknown kind": (
+        "version: 1\nname: demo\nfabric:\n  kind: bcub\n",
+        *(4, "fabric.kind", "bcub", "bcube, fattree or torus", None),
+    ),
+    "fabric is a word": (
+        "version: 1\nname: demo\nfabric: bcube\n",
+        *(3, "fabric", "bcube", "a mapping with the keys kind", None),
+    ),
+    "fabric is a list": (
+        "version: 1\nname: demo\nfabric: [bcube, 3]\n",
+        *(3, "fabric", "a list of 2", "a mapping with the keys kind", None),
+    ),
+    "n too small": (HEAD.replace("n: 3", "n: 1"), 3, "fabric.n", "1", "from 2 to 1024", None),
+    "n as text": (HEAD.replace("n: 3", "n: '3'"), 3, "fabric.n", '"3"', "a whole number", None),
+    "n with a fraction": (HEAD.replace("n: 3", "n: 3.5"), 3, "fabric.n", "3.5", "a whole number", None),
+    "n is true": (HEAD.replace("n: 3", "n: true"), 3, "fabric.n", "true", "a whole number", None),
+    "no levels": (HEAD.replace(", levels: 2", ""), 3, "fabric.levels", "nothing", "from 1 to 16", None),
+    "BCube too large": (
+        HEAD.replace("n: 3, levels: 2", "n: 64, levels: 4"),
+        *(3, "fabric", "134217728 ports", "BCube(9,4) or BCube(64,2)", None),
+    ),
+    "sides as text": (
+        "version: 1\nname: demo\nfabric: {kind: torus, sides: 3x3}\n",
+        *(3, "fabric.sides", "3x3", "a list of 1 to 15, each a whole number from 2", None),
+    ),
+    "a side of one": (
+        "version: 1\nname: demo\nfabric:\n  kind: torus\n  sides:\n  - 3\n  - 1\n",
+        *(7, "fabric.sides[1]", "1", "from 2 to 1024", None),
+    ),
+    "no sides": (
+        "version: 1\nname: demo\nfabric: {kind: torus, sides: []}\n",
+        *(3, "fabric.sides", "a list of 0", "a list of 1 to 15", None),
+    ),
+    "torus too large": (
+        "version: 1\nname: demo\nfabric: {kind: torus, sides: [40, 40, 40]}\n",
+        *(3, "fabric", "384000 ports", "sides 22, 22, 22 or sides 40, 40", None),
+    ),
+    "torus with too many bits": (
+        "version: 1\nname: demo\nfabric: {kind: torus, sides: [9, 9, 9, 9]}\n",
+        *(3, "fabric", "port addresses need 17 bits", "sides 8, 8, 8, 8 or sides 9, 9, 9", None),
+    ),
+    "an odd k": (
+        "version: 1\nname: demo\nfabric: {kind: fattree, servers: 9, k: 5}\n",
+        *(3, "fabric.k", "5", "a multiple of 2", None),
+    ),
+    "k too small": (
+        "version: 1\nname: demo\nfabric: {kind: fattree, servers: 17, k: 4}\n",
+        *(3, "fabric", "Fat-Tree(4) has 16 host slots", "with k = 6 or 16 servers", None),
+    ),
+    "a Fat-Tree too large": (
+        "version: 1\nname: demo\nfabric: {kind: fattree, servers: 8192, nics: 2}\n",
+        *(3, "fabric", "ports, but", "4096 servers x 2 NICs", None),
+    ),
+    "a rate without unit": (head("link:\n  rate: 500\n"), 5, "link.rate", "500", "like 500Mbit/s", None),
+    "a rate of another unit": (head("link:\n  rate: 1GB/s\n"), 5, "link.rate", "1GB/s", "10Gbit/s", None),
+    "a rate of nothing": (
+        head("link:\n  rate: 0bit/s\n"),
+        5,
+        "link.rate",
+        "0bit/s",
+        "at least 8kbit/s",
+        None,
+    ),
+    "an MTU too large": (head("link:\n\n  mtu: 9001\n"), 6, "link.mtu", "9001", "from 1280 to 9000", None),
+    "an MTU of nothing": (head("link:\n  mtu:\n"), 5, "link.mtu", "nothing", "from 1280 to 9000", None),
+    "a delay without unit": (head("link:\n  delay: 50\n"), 5, "link.delay", "50", "50us", None),
+    "a delay too long": (head("link:\n  delay: 11s\n"), 5, "link.delay", "11s", "at most 10s", None),
+    "a part of a microsecond": (
+        head("link:\n  delay: 0.5us\n"),
+        5,
+        "link.delay",
+        "0.5us",
+        "whole number",
+        None,
+    ),
+    "no prefix": (head("addresses:\n  ports: ten\n"), 5, "addresses.ports", "ten", "10.0.0.0/8", None),
+    "host bits": (
+        head("addresses:\n  ports: 10.0.0.1/8\n"),
+        5,
+        "addresses.ports",
+        "10.0.0.1/8",
+        "like",
+        None,
+    ),
+    "a prefix without room": (
+        head("addresses:\n  ports: 192.168.0.0/16\n"),
+        *(4, "addresses", "room for 1 of the 2 /16s", "2 /16s", None),
+    ),
+    "overlapping prefixes": (
+        head("addresses:\n  identity: 10.1.0.0/16\n"),
+        *(4, "addresses", "overlaps 10.1.0.0/16", "do not overlap", None),
+    ),
+    "too few identities": (
+        head("addresses:\n  identity: 10.255.0.0/29\n"),
+        *(3, "fabric", "identities need 4 bits", "BCube(2,2) or BCube(3,1)", None),
+    ),
+    "no such priority": (head("roce:\n  priority: 8\n"), 5, "roce.priority", "8", "from 0 to 7", None),
+    "no such DSCP": (head("roce:\n  dscp: 64\n"), 5, "roce.dscp", "64", "from 0 to 63", None),
+    "on is no boolean": (
+        head("roce:\n  ecn:\n    enabled: on\n"),
+        *(6, "roce.ecn.enabled", "on", "true or false", None),
+    ),
+    "kmin above kmax": (
+        head("roce:\n  ecn: {kmin: 2MiB, kmax: 1MiB}\n"),
+        *(5, "roce.ecn.kmin", "2MiB", "at most kmax, 1MiB", None),
+    ),
+    "too much marked": (
+        head("roce:\n  ecn: {pmax: 1.5}\n"),
+        *(5, "roce.ecn.pmax", "1.5", "above 0, at most 1", None),
+    ),
+    "a lossy RoCE priority": (
+        head("pfc:\n  priorities: [4, 5]\n"),
+        *(5, "pfc.priorities", "4, 5", "holds roce.priority, 3", None),
+    ),
+    "a priority twice": (head("pfc: {priorities: [3, 3]}\n"), 4, "pfc.priorities", "3, 3", "once", None),
+    "unknown routes": (
+        head("pfc:\n  routes: all\n"),
+        *(5, "pfc.routes", "all", "neighbours, fixed or disjoint", None),
+    ),
+    "a circle": (head("pfc:\n  routes: disjoint\n"), 5, "pfc.routes", "l0g0.p0 -> s00.p1", "fixed", None),
+    "XON above XOFF": (head("pfc: {xon: 2KiB, xoff: 1KiB}\n"), 4, "pfc.xon", "2KiB", "at most xoff", None),
+    "a hasty watchdog": (
+        head("pfc:\n  watchdog:\n    detect_ms: 10\n"),
+        *(6, "pfc.watchdog.detect_ms", "10", "from 100 to 5000", None),
+    ),
+    "nodes elsewhere": (HEAD + "nodes: cloud\n", 4, "nodes", "cloud", "lab or a mapping of names", None),
+    "a server that is not": (
+        TWO + "nodes:\n  s0: {ports: [{interface: a}]}\n  s1: {ports: [{interface: a}]}\n"
+        "  s2: {ports: [{interface: a}]}\n",
+        *(7, "nodes.s2", "a server that the fabric has not", "s0 to s1", None),
+    ),
+    "a server missing": (
+        TWO + "nodes:\n  s0: {ports: [{interface: eth1}]}\n",
+        *(4, "nodes", "nothing for s1", "all of the 2 servers", None),
+    ),
+    "a port too many": (
+        TWO + "nodes:\n  s0: {ports: [{interface: a}, {interface: b}]}\n  s1: {ports: [{interface: a}]}\n",
+        *(5, "nodes.s0.ports", "2 ports", "1, one per port of s0", None),
+    ),
+    "a MAC twice": (
+        TWO + "nodes:\n  s0: {ports: [{interface: a, mac: '02:00:00:00:00:01'}]}\n  s1:\n    ports:\n"
+        "    - interface: a\n      mac: 02:00:00:00:00:01\n",
+        *(9, "nodes.s1.ports[0].mac", "which s0 port 0 has", "another MAC", None),
+    ),
+    "a multicast MAC": (
+        TWO + "nodes:\n  s0: {ports: [{interface: a, mac: '01:00:00:00:00:01'}]}\n",
+        *(5, "nodes.s0.ports[0].mac", '"01:00:00:00:00:01"', "like 02:00", None),
+    ),
+    "an interface twice": (
+        TWO
+        + "nodes:\n  s0: {host: h, ports: [{interface: eth1}]}\n"
+        + "  s1: {host: h, ports: [{interface: eth1}]}\n",
+        *(6, "nodes.s1.ports[0].interface", "eth1, which s0 port 0 has", "another interface", None),
+    ),
+    "a long interface name": (
+        TWO + "nodes:\n  s0: {ports: [{interface: averyverylongname}]}\n",
+        *(5, "nodes.s0.ports[0].interface", "averyverylongname", "like eth1", None),
+    ),
+    "an interface without a name": (
+        TWO + "nodes:\n  s0:\n    ports:\n    - eth1\n",
+        *(7, "nodes.s0.ports[0]", "eth1", "a mapping with the keys interface, mac", None),
+    ),
+    "an unknown switch": (HEAD + "lab: {switch: hub}\n", 4, "lab.switch", "hub", "bridge", None),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_wrong_file_is_answered_in_full(what):
+    text, line, key, found, allowed, nearest = BAD[what]
+    with pytest.raises(TopologyError) as refusal:
+        parse(text, "my.yaml")
+    answers = [answer.split("\n  ") for answer in f"\n{refusal.value}".split("\nmy.yaml:")[1:]]
+    _, found_line, allowed_line, *rest = next(a for a in answers if a[0] == f"{line}: {key}")
+    assert found_line.startswith("found: ")
+    assert found in found_line
+    assert allowed_line.startswith("allowed: ")
+    assert allowed in allowed_line
+    assert rest == ([f"nearest known key: {nearest}"] if nearest else [])
+    assert refusal.value.exit_code == 2
+
+
+def test_there_are_enough_bad_files():
+    assert len(BAD) >= 30
+
+
+def test_all_that_is_wrong_is_told_at_once_in_order_of_lines():
+    text = "version: 1\nname: DEMO\nfabric:\n  kind: bcube\n  n: 0\n  levels: 2\nlink:\n  mtv: 9000\n"
+    with pytest.raises(TopologyError) as refusal:
+        parse(text, "my.yaml")
+    places = [line for line in str(refusal.value).splitlines() if line.startswith("my.yaml:")]
+    assert places == ["my.yaml:2: name", "my.yaml:5: fabric.n", "my.yaml:8: link.mtv"]
+
+
+def test_a_thousand_mistakes_are_not_all_listed():
+    with pytest.raises(TopologyError) as refusal:
+        parse(HEAD + "".join(f"key{i}: 1\n" for i in range(1000)), "my.yaml")
+    assert str(refusal.value).count("my.yaml:") == 10
+    assert str(refusal.value).endswith("... and 990 more")
+
+
+def test_deep_nesting_is_answered():
+    with pytest.raises(TopologyError, match=r"found: hundreds of nested values"):
+        parse(HEAD + "lab: " + "[" * 5000 + "]" * 5000 + "\n", "my.yaml")
+
+
+def test_a_short_file_has_its_defaults():
+    topology = parse(HEAD, "my.yaml")
+    assert topology.fabric == BCube(kind="bcube", n=3, levels=2)
+    assert (topology.link.rate_bps, topology.link.mtu, topology.link.delay_us) == (500_000_000, 9000, 0)
+    assert str(topology.addresses.ports) == "10.0.0.0/8"
+    assert (topology.roce.priority, topology.roce.dscp, topology.roce.ecn.enabled) == (3, 26, True)
+    assert topology.pfc is None
+    assert topology.nodes == "lab"
+    assert topology.lab.switch == "bridge"
+
+
+def test_a_full_file_is_understood():
+    topology = parse(
+        head("""
+        link: {rate: 2.5Gbit/s, mtu: 4200, delay: 1.5ms}
+        addresses: {ports: 172.16.0.0/12, identity: 192.168.0.0/24}
+        roce: {priority: 4, dscp: 34, ecn: {enabled: false}}
+        pfc:
+          priorities: [3, 4]
+          routes: fixed
+          cable_m: 5
+          xoff: 100KiB
+          xon: 80KiB
+          headroom: 40KiB
+          alpha: 0.5
+          watchdog: {detect_ms: 400, restore_ms: 800, action: alert}
+        nodes: lab
+        lab: {switch: bridge}
+        """),
+        "my.yaml",
+    )
+    assert topology.link.rate_bps == 2_500_000_000
+    assert topology.link.delay_us == 1500
+    assert topology.pfc.priorities == (3, 4)
+    assert topology.pfc.watchdog.action == "alert"
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_bps"),
+    [
+        ("unlimited", None),
+        ("8kbit/s", 8000),
+        ("100Gbit/s", 10**11),
+        ("0.5Mbit/s", 500_000),
+        ("1Tbit/s", 10**12),
+    ],
+)
+def test_rates(text, rate_bps):
+    assert parse(HEAD + f"link: {{rate: {text}}}\n", "my.yaml").link.rate_bps == rate_bps
+
+
+def test_a_mac_of_digits_is_no_number_in_base_sixty():
+    nodes = (
+        "nodes:\n  s0: {ports: [{interface: a, mac: 10:20:30:40:50:11}]}\n  s1: {ports: [{interface: a}]}\n"
+    )
+    assert parse(TWO + nodes, "my.yaml").nodes["s0"].ports[0].mac == "10:20:30:40:50:11"

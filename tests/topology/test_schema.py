@@ -1,0 +1,31 @@
+"""The JSON Schema that editors read is that of the files that `parse` accepts."""
+
+from __future__ import annotations
+
+import json
+
+from hipsnet.topology import explain
+
+
+def test_the_schema_is_plain_json_and_names_its_draft():
+    schema = json.loads(json.dumps(explain.json_schema()))
+    assert schema["$schema"].endswith("2020-12/schema")
+    assert schema["required"] == ["version", "name", "fabric"]
+    assert schema["additionalProperties"] is False
+
+
+def test_every_section_forbids_unknown_keys():
+    for name, section in explain.json_schema()["$defs"].items():
+        assert section["additionalProperties"] is False, name
+
+
+def test_the_kinds_are_told_apart_by_kind():
+    fabric = explain.json_schema()["properties"]["fabric"]
+    assert fabric["discriminator"]["propertyName"] == "kind"
+    assert set(fabric["discriminator"]["mapping"]) == {"bcube", "torus", "fattree"}
+
+
+def test_numbers_carry_their_limits():
+    link = explain.json_schema()["$defs"]["Cable"]["properties"]
+    assert (link["mtu"]["minimum"], link["mtu"]["maximum"]) == (1280, 9000)
+    assert link["rate"]["default"] == "500Mbit/s"

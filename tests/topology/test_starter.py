@@ -1,0 +1,71 @@
+"""What `init` writes is a file that `parse` accepts, also once its comments are switched on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hipsnet.errors import TopologyError
+from hipsnet.topology import build, parse, starter
+from hipsnet.topology.schema import Pfc
+
+TEXTS = {
+    "bcube": starter.bcube(3, 2, "demo", "500Mbit/s", 9000),
+    "torus": starter.torus("2,3,2", "demo", "unlimited", 1500),
+    "fattree": starter.fattree(9, 1, None, "demo", "10Gbit/s", 4200),
+    "fattree with k": starter.fattree(9, 2, 8, "rack-7", "10Gbit/s", 4200),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_starter_is_accepted(kind):
+    topology = parse(TEXTS[kind], "t.yaml")
+    assert topology.fabric.kind == kind.split()[0]
+    assert topology.nodes == "lab"
+
+
+def test_options_reach_the_file():
+    torus = parse(TEXTS["torus"], "t.yaml")
+    assert torus.fabric.sides == (2, 3, 2)
+    assert (torus.link.rate_bps, torus.link.mtu) == (None, 1500)
+    assert parse(TEXTS["fattree"], "t.yaml").fabric.ports_per_switch == 4
+    tree = parse(TEXTS["fattree with k"], "t.yaml")
+    assert (tree.name, tree.fabric.k, tree.fabric.nics) == ("rack-7", 8, 2)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_the_commented_lines_show_what_holds_without_them(kind):
+    header, body = TEXTS[kind].split("version:", 1)
+    body = re.sub(r"(?ms)^# nodes:.*?^$", "", body)
+    switched_on = parse(header + "version:" + re.sub(r"(?m)^( *)# ", r"\1", body), "t.yaml")
+    assert switched_on.pfc == Pfc()
+    assert switched_on.model_copy(update={"pfc": None}) == parse(TEXTS[kind], "t.yaml")
+
+
+def test_the_commented_hosts_have_the_servers_name_and_ports():
+    for text in TEXTS.values():
+        first = build(parse(text, "t.yaml")).servers[0]
+        assert f"#   {first.name}:\n" in text
+        assert text.count("#       - interface: eth") == len(first.ports)
+
+
+@pytest.mark.parametrize(
+    ("write", "key"),
+    [
+        (lambda: starter.bcube(1, 2, "demo", "500Mbit/s", 9000), "fabric.n"),
+        (lambda: starter.bcube(3, 0, "demo", "500Mbit/s", 9000), "fabric.levels"),
+        (lambda: starter.bcube(3, 2, "Demo: x", "500Mbit/s", 9000), "name"),
+        (lambda: starter.bcube(3, 2, "demo\nlink: 3", "500Mbit/s", 9000), "name"),
+        (lambda: starter.bcube(3, 2, "demo", "fast", 9000), "link.rate"),
+        (lambda: starter.bcube(3, 2, "demo", "500Mbit/s", 100), "link.mtu"),
+        (lambda: starter.torus("3,x", "demo", "500Mbit/s", 9000), r"fabric.sides\[1\]"),
+        (lambda: starter.torus("", "demo", "500Mbit/s", 9000), r"fabric.sides\[0\]"),
+        (lambda: starter.fattree(0, 1, None, "demo", "500Mbit/s", 9000), "fabric.servers"),
+        (lambda: starter.fattree(9, 1, 3, "demo", "500Mbit/s", 9000), "fabric.k"),
+        (lambda: starter.fattree(90, 1, 4, "demo", "500Mbit/s", 9000), "fabric\n"),
+    ],
+)
+def test_wrong_options_are_answered_as_a_wrong_file_is(write, key):
+    with pytest.raises(TopologyError, match=f"the options of hipsnet init:[0-9]+: {key}"):
+        write()
