@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hipsnet.collective import hips, mesh, ps, ring
@@ -9,24 +10,42 @@ from hipsnet.collective.schedule import Schedule
 from hipsnet.errors import InputError
 from hipsnet.topology import Fabric
 
-NAMES = ("hips", "ring", "mesh", "ps")
-
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm and its options: `exchange` and `one_way` are hips', `servers` is ps'."""
+    """An algorithm and its options: `exchange` and `one_way` are hips', `servers` is ps'.
+
+    Raises InputError for an unknown name, and for an option that the algorithm does not have.
+    """
 
     name: str = "hips"
     exchange: tuple[str, ...] = ()
     one_way: bool = False
     servers: int = 1
 
+    def __post_init__(self) -> None:
+        if self.name not in _BUILD:
+            raise InputError(f"algorithm: found {self.name!r}; allowed: {', '.join(NAMES)}")
+        for option, value, owner in (
+            ("exchange", self.exchange, "hips"),
+            ("one_way", self.one_way, "hips"),
+            ("servers", self.servers != 1, "ps"),
+        ):
+            if value and self.name != owner:
+                raise InputError(f"{option} is an option of {owner}, not of {self.name}; leave it out")
+
     def build(self, fabric: Fabric, count: int) -> Schedule:
-        """The schedule for `count` elements; raises InputError for what the algorithm or the fabric cannot do."""
-        if self.name == "hips":
-            return hips.build(fabric, count, self.exchange, self.one_way)
-        if self.name == "ps":
-            return ps.build(fabric, count, self.servers)
-        if self.name in ("ring", "mesh"):
-            return (ring if self.name == "ring" else mesh).build(fabric, count)
-        raise InputError(f"algorithm {self.name!r} is not one of {', '.join(NAMES)}")
+        """Return the schedule for `count` elements; InputError for what the fabric cannot do."""
+        if count < 0:
+            raise InputError(f"count: found {count}; wanted 0 elements or more")
+        return _BUILD[self.name](self, fabric, count)
+
+
+_BUILD: dict[str, Callable[[Algorithm, Fabric, int], Schedule]] = {
+    "hips": lambda options, fabric, count: hips.build(fabric, count, options.exchange, options.one_way),
+    "ring": lambda _, fabric, count: ring.build(fabric, count),
+    "mesh": lambda _, fabric, count: mesh.build(fabric, count),
+    "ps": lambda options, fabric, count: ps.build(fabric, count, options.servers),
+}
+NAMES = tuple(_BUILD)
+"""The names of all algorithms."""

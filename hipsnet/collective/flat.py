@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import numpy as np
+
 from hipsnet.collective.exchange import Exchange
 from hipsnet.collective.hierarchy import Thread, build_hierarchy
 from hipsnet.collective.schedule import Schedule
@@ -10,6 +14,7 @@ from hipsnet.topology import Fabric
 
 def build_flat(name: str, fabric: Fabric, count: int, exchange: Exchange) -> Schedule:
     """Thread t does the same exchange over all ranks on its part of the vector, out of port t."""
-    ports = len(fabric.servers[0].ports)
-    threads = [Thread((0,), (exchange,), lambda _level, _src, _dst, port=port: port) for port in range(ports)]
-    return build_hierarchy(name, (len(fabric.servers),), count, threads)
+    ranks, ports = len(fabric.servers), len(fabric.servers[0].ports)
+    share = Fraction(1, ports)
+    threads = [Thread(share, (0,), (exchange,), (np.full(ranks, port),)) for port in range(ports)]
+    return build_hierarchy(name, (ranks,), count, threads)

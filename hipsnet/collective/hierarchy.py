@@ -1,83 +1,88 @@
-"""All-reduce level by level: the frame that HiPS, and with one level the flat algorithms, are written in.
+"""All-reduce level by level: the frame of HiPS, and, with one level, of the flat algorithms.
 
-The ranks are the points of a grid. A thread owns a part of the vector and visits the grid's levels in an order of its
-own: on the way in, the group of each level scatters, so that the range a server answers for shrinks by the level's
-side; on the way out, in reverse, the group gathers. The pieces of a thread are ordered with the digit of its first
-level most significant, so the range of a server at any stage is contiguous.
+The ranks are the points of a grid. A thread owns a share of the vector and visits the grid's levels in an
+order of its own: on the way in, the group of each level scatters, so that the range that a server answers
+for shrinks to one of the level's parts; on the way out, in reverse, the group gathers. A thread's pieces
+are ordered with the part of its first level most significant, so what a server answers for is one
+contiguous range at every stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.collective.exchange import Exchange, Move
-from hipsnet.collective.schedule import TRANSFER, Schedule, assemble, split
-
-PortOf = Callable[[int, int, int], int]
-"""(level, position of the sender, position of the receiver) -> the sender's port."""
+from hipsnet.collective.exchange import Column, Exchange
+from hipsnet.collective.schedule import COPY, REDUCE, TRANSFER, Schedule, assemble, split
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Thread:
-    """`levels` in the order of the way in; how each level's group exchanges; by which port a member reaches another."""
+    """`share` of the vector visits `levels` in this order on the way in.
 
+    `exchanges[level]` is what a group of that level does. `ports[level][distance]` is the port by which a
+    member reaches the one whose digit is higher by `distance`, modulo the level's side.
+
+    Where an exchange has fewer parts than members, its servers are those with digit `first_server` and the
+    next ones; this counts on with the digits of the levels before, so that all servers take turns.
+    """
+
+    share: Fraction
     levels: tuple[int, ...]
-    exchanges: tuple[Exchange, ...]  # by level
-    port: PortOf
+    exchanges: tuple[Exchange, ...]
+    ports: tuple[Column, ...]
+    first_server: int = 0
 
 
 def build_hierarchy(algorithm: str, sides: Sequence[int], count: int, threads: Sequence[Thread]) -> Schedule:
-    """The schedule in which every thread all-reduces its equal part of `count` elements over the grid `sides`."""
-    parts = split(count, len(threads))
-    world_size = prod(sides)
+    """Return the schedule in which every thread all-reduces its share of `count` elements over the grid."""
+    totals = accumulate((thread.share for thread in threads), initial=Fraction(0))
+    ends = [int(count * total) for total in totals]
     transfers = [
         table
-        for number, thread in enumerate(threads)
-        for table in _thread_transfers(number, thread, sides, parts[number : number + 2])
+        for number, (thread, (start, stop)) in enumerate(zip(threads, pairwise(ends), strict=True))
+        for table in _thread_transfers(number, thread, sides, start, stop)
     ]
-    return assemble(algorithm, world_size, count, len(threads), transfers)
+    return assemble(algorithm, prod(sides), count, len(threads), transfers)
 
 
 def _thread_transfers(
-    number: int, thread: Thread, sides: Sequence[int], part: NDArray[np.int64]
-) -> list[NDArray[Any]]:
-    world_size, depth = prod(sides), len(sides)
-    pieces = part[0] + split(int(part[1] - part[0]), world_size)
-    strides = [prod(sides[:level]) for level in range(depth)]
-    ranks = np.arange(world_size)
-    digits = [ranks // strides[level] % sides[level] for level in range(depth)]
-    first_piece = np.zeros(world_size, np.int64)  # of the range that each server answers for
-    span = world_size
-    tables = []
+    number: int, thread: Thread, sides: Sequence[int], start: int, stop: int
+) -> Iterator[NDArray[Any]]:
+    span = prod(exchange.parts for exchange in thread.exchanges)
+    edges = start + split(stop - start, span)
+    ranks = np.arange(prod(sides))  # of the servers that answer for something
+    piece = np.zeros_like(ranks)  # the first that each of them answers for
+    server = np.full_like(ranks, thread.first_server)
     for step, level in enumerate(thread.levels):
-        span //= sides[level]
-        exchange = thread.exchanges[level]
-        for stage, moves in ((step, exchange.scatter), (2 * depth - 1 - step, exchange.gather)):
-            for move in moves:
-                senders = ranks[digits[level] == move.src]
-                base = first_piece[senders] + move.first * span
-                table = np.zeros(len(senders), TRANSFER)
-                table["thread"], table["stage"], table["round"] = number, stage, move.round
-                table["src"] = senders
-                table["dst"] = senders + (move.dst - move.src) * strides[level]
-                table["level"] = thread.port(level, move.src, move.dst)
-                table["offset"] = pieces[base]
-                table["length"] = pieces[base + move.blocks * span] - pieces[base]
-                table["op"] = move.op
-                tables.append(table)
-        first_piece += digits[level] * span
-    return tables
+        exchange, side, stride = thread.exchanges[level], sides[level], prod(sides[:level])
+        span //= exchange.parts
+        first = server % side if exchange.parts < side else np.zeros_like(ranks)
+        digit = ranks // stride % side
+        heads = np.flatnonzero(digit == 0)  # the groups, each by its lowest member
+        stages = ((step, REDUCE, exchange.scatter), (2 * len(sides) - 1 - step, COPY, exchange.gather))
+        for stage, op, moves in stages:
+            src, dst = ((member + first[heads, None]) % side for member in (moves.src, moves.dst))
+            part = piece[heads, None] + moves.part * span
+            table = np.empty(src.shape, TRANSFER)
+            table["thread"], table["stage"], table["round"], table["op"] = number, stage, moves.round, op
+            table["src"] = ranks[heads, None] + src * stride
+            table["dst"] = ranks[heads, None] + dst * stride
+            table["level"] = thread.ports[level][(dst - src) % side]
+            table["offset"], table["length"] = edges[part], edges[part + span] - edges[part]
+            yield table.ravel()
+        member = (digit - first) % side
+        summing = member < exchange.parts
+        ranks, piece, server = (column[summing] for column in (ranks, piece + member * span, server + member))
 
 
 def rotated(depth: int, start: int) -> tuple[int, ...]:
-    """All levels, each once, from `start` on."""
+    """Return all levels, each once, from `start` on."""
     return tuple((start + step) % depth for step in range(depth))
-
-
-__all__ = ["Exchange", "Move", "Thread", "build_hierarchy", "rotated"]

@@ -1,72 +1,100 @@
 """HiPS: hierarchical parameter synchronization on BCube and Torus (Geng et al., SIGCOMM NetAI 2018).
 
-As many threads as there are starting levels (and, on a torus, directions); at every stage each works on another
-level, so that all ports carry the same load all the time.
+As many threads as there are levels to start with, times the directions of a torus' rings; at every stage they
+work on different levels. Their shares are such that every port carries the same load in the end.
 """
 
 from __future__ import annotations
 
-from hipsnet.collective.exchange import Exchange, mesh, ring, server
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from hipsnet.collective.exchange import Column, Exchange, mesh, ring, server
 from hipsnet.collective.hierarchy import Thread, build_hierarchy, rotated
 from hipsnet.collective.schedule import Schedule
 from hipsnet.errors import InputError
 from hipsnet.topology import Fabric
 
+EXCHANGES = ("mesh", "ring", "ps")
+
 
 def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: bool = False) -> Schedule:
-    """The schedule of an all-reduce of `count` elements.
+    """Return the schedule of an all-reduce of `count` elements.
 
-    `exchange` names how a level's group exchanges (mesh, ring or ps): nothing for the fabric's own way (mesh on BCube,
-    ring on Torus), one name for all levels, or one for each. `one_way` uses torus rings in one direction only.
-    Raises InputError where the fabric has no levels.
+    `exchange` names how a level's group exchanges (mesh, ring or ps): nothing for the fabric's own way
+    (mesh on BCube, ring on Torus), one name for all levels, or one for each. With ps one server of the
+    group sums, alone goes on to the next level, and gives the group the sum in the end; which one it is
+    rotates with thread and piece. `one_way` uses torus rings in one direction only. Raises InputError where
+    the fabric has no levels, or no rings to be used in one direction.
     """
-    if fabric.kind == "bcube":
-        return _build_bcube(fabric, count, _per_level(exchange or ("mesh",), fabric))
-    if fabric.kind == "torus":
-        return _build_torus(fabric, count, _per_level(exchange or ("ring",), fabric), one_way)
-    raise InputError(f"hips needs levels: a bcube or a torus, not a {fabric.kind}; use ring, mesh or ps")
-
-
-def _build_bcube(fabric: Fabric, count: int, names: tuple[str, ...]) -> Schedule:
-    depth = len(fabric.sides)
+    names, sides, ports = _per_level(exchange, fabric), fabric.sides, _ports(fabric)
+    if one_way and not (fabric.kind == "torus" and "ring" in names):
+        raise InputError(f"one_way is for rings of a torus; found {fabric.kind} with {', '.join(names)}")
+    rings = [name == "ring" and side > 2 for name, side in zip(names, sides, strict=True)]
+    directions = (1, -1) if fabric.kind == "torus" and any(rings) and not one_way else (1,)
+    used = [1 if one_way and ring else len(set(found[1:])) for found, ring in zip(ports, rings, strict=True)]
     threads = [
-        Thread(rotated(depth, start), _exchanges(fabric, names, start, 1), lambda level, _src, _dst: level)
-        for start in range(depth)
+        Thread(
+            share / len(directions),
+            rotated(len(sides), start),
+            tuple(_exchange(name, side, direction) for name, side in zip(names, sides, strict=True)),
+            ports,
+            first_server=start,
+        )
+        for start, share in enumerate(_shares(names, sides, used))
+        for direction in directions
     ]
-    return build_hierarchy("hips", fabric.sides, count, threads)
+    return build_hierarchy("hips", sides, count, threads)
 
 
-def _build_torus(fabric: Fabric, count: int, names: tuple[str, ...], one_way: bool) -> Schedule:
-    depth = len(fabric.sides)
-    ports = {(port.level, port.direction): port.index for port in fabric.servers[0].ports}
-
-    def shorter_way(level: int, src: int, dst: int) -> int:
-        side = fabric.sides[level]
-        if side == 2:
-            return ports[level, 0]
-        return ports[level, 1 if (dst - src) % side <= side // 2 else -1]
-
-    threads = [
-        Thread(rotated(depth, start), _exchanges(fabric, names, start, direction), shorter_way)
-        for start in range(depth)
-        for direction in ((1,) if one_way else (1, -1))
-    ]
-    return build_hierarchy("hips", fabric.sides, count, threads)
-
-
-def _per_level(names: tuple[str, ...], fabric: Fabric) -> tuple[str, ...]:
-    depth = len(fabric.sides)
+def _per_level(exchange: tuple[str, ...], fabric: Fabric) -> tuple[str, ...]:
+    if fabric.kind == "fattree":
+        raise InputError("hips needs levels: a bcube or a torus, not a fattree; use ring, mesh or ps")
+    names, depth = exchange or ("mesh" if fabric.kind == "bcube" else "ring",), len(fabric.sides)
     if len(names) not in (1, depth):
         raise InputError(f"exchange: found {len(names)} names; wanted one, or one for each of {depth} levels")
+    if unknown := [name for name in names if name not in EXCHANGES]:
+        raise InputError(f"exchange: found {unknown[0]!r}; allowed: {', '.join(EXCHANGES)}")
     return names * depth if len(names) == 1 else names
 
 
-def _exchanges(fabric: Fabric, names: tuple[str, ...], start: int, direction: int) -> tuple[Exchange, ...]:
-    """By level. The server of a ps group rotates with the thread, so that the threads' servers differ."""
-    exchanges = []
-    for name, side in zip(names, fabric.sides, strict=True):
-        if name == "ring":
-            exchanges.append(ring(side, direction))
-        else:
-            exchanges.append(mesh(side) if name == "mesh" else server(side, start % side))
-    return tuple(exchanges)
+def _exchange(name: str, side: int, direction: int) -> Exchange:
+    if name == "ring":
+        return ring(side, direction)
+    return mesh(side) if name == "mesh" else server(side)
+
+
+def _ports(fabric: Fabric) -> tuple[Column, ...]:
+    """By level and distance: the port. On a torus it is that of the shorter way, as the routes have it."""
+    if fabric.kind == "bcube":
+        return tuple(np.full(side, level) for level, side in enumerate(fabric.sides))
+    by_way = {(port.level, port.direction): port.index for port in fabric.servers[0].ports}
+
+    def port(level: int, side: int, distance: int) -> int:
+        return by_way[level, 0 if side == 2 else 1 if 2 * distance <= side else -1]
+
+    return tuple(
+        np.array([port(level, side, distance) for distance in range(side)])
+        for level, side in enumerate(fabric.sides)
+    )
+
+
+def _shares(names: Sequence[str], sides: Sequence[int], ports: Sequence[int]) -> list[Fraction]:
+    """Return for each starting level the part of the vector that makes the loads of all ports equal.
+
+    Let r be what a group divides at a level for all threads together, n the level's side and p the ports
+    that a server has there: each carries r (1 - 1/n) / p. The threads that begin at a level, weight w,
+    bring r to w + (r'/n' - w/N), primes for the level before: what these have left of the others' shares,
+    and not what is over of their own. With equal loads w is in proportion to p n/(n-1) - p'/(n'-1): above
+    0, and the same for all where all sides are alike. With ps loads are never equal.
+    """
+    if "ps" in names:
+        return [Fraction(1, len(sides))] * len(sides)
+    weights = [
+        Fraction(ports[level] * sides[level], sides[level] - 1)
+        - Fraction(ports[level - 1], sides[level - 1] - 1)
+        for level in range(len(sides))
+    ]
+    return [weight / sum(weights) for weight in weights]

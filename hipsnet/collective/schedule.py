@@ -26,14 +26,19 @@ TRANSFER = np.dtype(
     ]
 )
 
+ORDER = ("stage", "round", "thread", "src", "dst")
+"""The columns by which transfers are sorted, the most significant first."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """An all-reduce of `count` elements over `world_size` ranks.
 
-    `transfers` has dtype TRANSFER and is sorted by (stage, round, thread, src, dst). A transfer reads its range
-    at `src` after every transfer of an earlier (stage, round) into that range has been applied. Transfers of one
-    (stage, round) into the same range of the same rank are applied in the order of the array.
+    `transfers` has dtype TRANSFER, is sorted by ORDER and cannot be written. Stages count on from those that
+    aggregate to those that broadcast. A transfer reads its range at `src` after every transfer of an earlier
+    (stage, round) into that range has been applied; transfers of one (stage, round) into the same range of
+    one rank are applied in the order of the array. A REDUCE moves what the sender holds of the sum, which is
+    its own contribution at first; a COPY hands on a complete sum (`hipsnet.collective.check` proves it).
     """
 
     algorithm: str
@@ -42,10 +47,6 @@ class Schedule:
     threads: int
     transfers: NDArray[Any]
 
-    def of_rank(self, rank: int) -> NDArray[Any]:
-        """The transfers that `rank` sends or receives, in order."""
-        return self.transfers[(self.transfers["src"] == rank) | (self.transfers["dst"] == rank)]
-
 
 def assemble(
     algorithm: str, world_size: int, count: int, threads: int, parts: Sequence[NDArray[Any]]
@@ -53,8 +54,16 @@ def assemble(
     """A schedule out of transfers in any order; those of no length are left out."""
     transfers = np.concatenate([np.empty(0, TRANSFER), *parts])
     transfers = transfers[transfers["length"] > 0]
-    order = np.lexsort([transfers[key] for key in ("dst", "src", "thread", "round", "stage")])
-    return Schedule(algorithm, world_size, count, threads, transfers[order])
+    transfers = transfers[np.lexsort([transfers[column] for column in reversed(ORDER)])]
+    transfers.setflags(write=False)
+    return Schedule(algorithm, world_size, count, threads, transfers)
+
+
+def rank_view(schedule: Schedule, rank: int) -> NDArray[Any]:
+    """The transfers that `rank` sends or receives, in order."""
+    transfers = schedule.transfers
+    view: NDArray[Any] = transfers[(transfers["src"] == rank) | (transfers["dst"] == rank)]
+    return view
 
 
 def split(count: int, parts: int) -> NDArray[np.int64]:

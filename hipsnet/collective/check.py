@@ -1,0 +1,185 @@
+"""Proof that a schedule is an all-reduce: every server ends with every contribution exactly once.
+
+The rule that makes sums deterministic, and a pipelined execution safe without barriers: a REDUCE *moves* a
+partial sum. The sender has then given its range away: it may not add to it or send it any more, and only a
+COPY may write there; and only a complete sum may be copied. So every contribution is in one place until the
+sum is complete, and one server alone makes it. A COPY, which is written into the receiver's array whatever
+goes on there, comes after all that the receiver did with that range, as the receiver's own contribution is
+in the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hipsnet.collective.loads import Report, report
+from hipsnet.collective.schedule import COPY, ORDER, REDUCE, Schedule
+from hipsnet.errors import ScheduleError
+from hipsnet.topology import Fabric
+
+Indices = NDArray[np.int64]
+
+
+def check(schedule: Schedule, fabric: Fabric) -> Report:
+    """Return the schedule's port loads on `fabric`, if it is a correct all-reduce of its servers.
+
+    Raises ScheduleError naming the first transfer that is wrong, or what never arrives.
+    """
+    _check_columns(schedule, fabric)
+    sums = _Sums(schedule)
+    for rows in _steps(schedule):
+        sums.apply(rows)
+    sums.check_complete()
+    return report(schedule, fabric)
+
+
+def describe(schedule: Schedule, index: int) -> str:
+    """One transfer in words: its number, place in time, ends, operation and range."""
+    t = schedule.transfers[index]
+    operation = {COPY: "copy", REDUCE: "reduce"}.get(int(t["op"]), f"operation {t['op']}")
+    return (
+        f"transfer {index} (stage {t['stage']}, round {t['round']}, thread {t['thread']}, "
+        f"rank {t['src']} -> {t['dst']} by port {t['level']}, "
+        f"{operation} [{t['offset']}, {t['offset'] + t['length']}))"
+    )
+
+
+def _check_columns(schedule: Schedule, fabric: Fabric) -> None:
+    """Every transfer for itself, and their order."""
+    t, ranks = schedule.transfers, schedule.world_size
+    ports = len(fabric.servers[0].ports)
+    if ranks != len(fabric.servers):
+        raise ScheduleError(
+            f"a schedule of {ranks} ranks on {fabric.name}, which has {len(fabric.servers)} servers"
+        )
+    keys = np.stack([t[column].astype(np.int64) for column in ORDER])
+    change = np.diff(keys, axis=1, prepend=keys[:, :1])
+    first_change = np.argmax(change != 0, axis=0)
+    backwards = np.take_along_axis(change, first_change[None, :], 0)[0] < 0
+    for wrong, what in (
+        ((t["src"] >= ranks) | (t["dst"] >= ranks), f"there are ranks 0 to {ranks - 1} only"),
+        (t["src"] == t["dst"], "a rank sends to itself"),
+        (t["thread"] >= schedule.threads, f"there are threads 0 to {schedule.threads - 1} only"),
+        (t["level"] >= ports, f"there are ports 0 to {ports - 1} only"),
+        (~np.isin(t["op"], (COPY, REDUCE)), "wanted copy (0) or reduce (1)"),
+        (t["length"] <= 0, "it has no elements"),
+        ((t["offset"] < 0) | (t["offset"] + t["length"] > schedule.count), f"of {schedule.count} elements"),
+        (backwards, f"it stands behind a later one; wanted the order of {', '.join(ORDER)}"),
+    ):
+        if wrong.any():
+            raise ScheduleError(f"{describe(schedule, int(np.argmax(wrong)))}: {what}")
+
+
+def _steps(schedule: Schedule) -> Iterator[range]:
+    """The transfers of each (stage, round)."""
+    t = schedule.transfers
+    step = t["stage"].astype(np.int64) << 16 | t["round"]
+    starts = [int(i) for i in np.flatnonzero(np.diff(step, prepend=-1))]
+    yield from map(range, starts, [*starts[1:], len(t)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """The transfers of one (stage, round), interval by interval: places at the sender and at the receiver."""
+
+    row: Indices
+    src: Indices
+    dst: Indices
+    reduces: NDArray[np.bool_]
+
+
+Fault = tuple[NDArray[np.bool_], Indices, str]
+"""Which lines of a step are wrong, at which place, and what is wrong, with fields of `_Sums.explain`."""
+
+
+class _Sums:
+    """What every server holds of every interval between two cuts, flattened: place = interval * ranks + rank.
+
+    `held` counts contributions, 0 where the range was given away; `giver` is the transfer that did so.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        t = schedule.transfers
+        self.schedule, self.ranks = schedule, schedule.world_size
+        self.cuts = np.unique(np.concatenate([t["offset"], t["offset"] + t["length"], [0, schedule.count]]))
+        size = (len(self.cuts) - 1) * self.ranks
+        self.held = np.ones(size, np.int64)
+        self.giver, self.mark = np.full(size, -1), np.full(size, -1)
+
+    def apply(self, rows: range) -> None:
+        """Apply the transfers of one (stage, round), which all read what was there before it."""
+        step = self._step(np.arange(rows.start, rows.stop))
+        for wrong, place, what in self._faults(step):
+            if wrong.any():
+                line = int(np.argmax(wrong))
+                what = self.explain(what, int(place[line]))
+                raise ScheduleError(f"{describe(self.schedule, int(step.row[line]))} {what}")
+        src, dst, moves = step.src, step.dst, step.reduces
+        np.add.at(self.held, dst[moves], self.held[src[moves]])
+        self.held[src[moves]] = 0
+        self.giver[src[moves]] = step.row[moves]
+        self.held[dst[~moves]] = self.ranks
+
+    def explain(self, what: str, place: int) -> str:
+        """Fill in what is known of a place: {rank}, {giver}, {held}, {all}, {missing}, {range}."""
+        interval, rank = divmod(place, self.ranks)
+        there = self.held[interval * self.ranks : (interval + 1) * self.ranks]
+        missing = [str(other) for other in np.flatnonzero(there) if other != rank]
+        return what.format(
+            rank=f"rank {rank}",
+            giver=f"by transfer {self.giver[place]}" if self.giver[place] >= 0 else "",
+            held=self.held[place],
+            all=self.ranks,
+            missing=f"the rest is still at rank {', '.join(missing)}",
+            range=f"[{self.cuts[interval]}, {self.cuts[interval + 1]})",
+        )
+
+    def check_complete(self) -> None:
+        """Raise ScheduleError if some server has not got some sum."""
+        wrong = np.flatnonzero(self.held != self.ranks)
+        if wrong.size:
+            place = int(wrong[0])
+            what = (
+                "no transfer brings the sum of {range} to {rank}, which gave it away {giver}"
+                if self.held[place] == 0
+                else "{rank} ends with {held} of {all} contributions to {range}: {missing}"
+            )
+            raise ScheduleError(f"{self.schedule.algorithm}: {self.explain(what, place)}")
+
+    def _step(self, rows: Indices) -> _Step:
+        t = self.schedule.transfers[rows]
+        first = np.searchsorted(self.cuts, t["offset"])
+        counts = np.searchsorted(self.cuts, t["offset"] + t["length"]) - first
+        which = np.repeat(np.arange(len(rows)), counts)
+        interval = np.arange(len(which)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        src, dst = (interval * self.ranks + t[end][which] for end in ("src", "dst"))
+        return _Step(rows[which], src, dst, t["op"][which] == REDUCE)
+
+    def _faults(self, step: _Step) -> Iterator[Fault]:
+        """In order: what is read, then what is written; the first fault tells most."""
+        src, dst, moves = step.src, step.dst, step.reduces
+        sent, there = self.held[src], self.held[dst]
+        self.mark[dst] = step.row
+        yield self.mark[src] >= step.row[0], src, "reads {range} at {rank}, where another of its round writes"
+        yield sent == 0, src, "sends {range}, which {rank} has given away {giver}"
+        yield ~moves & (sent < self.ranks), src, "copies {held} of {all} contributions to {range}: {missing}"
+        yield (
+            moves & (there == 0),
+            dst,
+            "adds to {range}, given away too early by {rank} {giver}",
+        )
+        yield ~moves & (there == self.ranks), dst, "writes {range}, whose sum {rank} has already"
+        yield ~moves & (there > 0), dst, "overwrites {held} of {all} contributions to {range} at {rank}"
+        yield self._repeated(src, moves), src, "sends {range} of {rank} twice in a round"
+        yield self._repeated(dst, ~moves), dst, "writes {range} of {rank} twice in a round"
+
+    def _repeated(self, places: Indices, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of the places `among` stand there a second time."""
+        lines = np.flatnonzero(among)
+        second = np.ones(len(places), np.bool_)
+        second[lines[np.unique(places[lines], return_index=True)[1]]] = False
+        return second & among

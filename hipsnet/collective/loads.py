@@ -1,0 +1,75 @@
+"""What a schedule asks of the ports: elements out of and into each, steps, and the longest piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hipsnet.collective.endpoints import receiver_ports
+from hipsnet.collective.schedule import Schedule
+from hipsnet.topology import Fabric
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Loads in elements: `sent[rank, port]` and `received[rank, port]`, by the two ports of each transfer.
+
+    What servers or switches in between forward is not counted: ranks that are no neighbours load more cables
+    than these. `steps`: (stage, round)s that have a transfer. `in_steps`: the most loaded port's elements in
+    each step, summed up: the bandwidth term where no step may begin before the last has ended. `largest`:
+    elements of the longest transfer.
+    """
+
+    sent: NDArray[np.int64]
+    received: NDArray[np.int64]
+    steps: int
+    in_steps: int
+    largest: int
+
+    @property
+    def busiest(self) -> int:
+        """The most loaded port's elements in one direction: the bandwidth term of a pipelined execution."""
+        return int(max(self.sent.max(initial=0), self.received.max(initial=0)))
+
+
+def report(schedule: Schedule, fabric: Fabric) -> Report:
+    """Return what a schedule that `check` has accepted asks of the ports of this fabric."""
+    transfers = schedule.transfers
+    ports = len(fabric.servers[0].ports)
+    out = transfers["src"].astype(np.int64) * ports + transfers["level"]
+    into = transfers["dst"].astype(np.int64) * ports + receiver_ports(fabric, transfers)
+    starts = _step_starts(schedule)
+    bounds = zip(starts, [*starts[1:], len(transfers)], strict=True)
+    in_steps = sum(_busiest(transfers["length"][a:b], out[a:b], into[a:b]) for a, b in bounds)
+    size = schedule.world_size * ports
+    return Report(
+        sent=_sums(out, transfers["length"], size).reshape(-1, ports),
+        received=_sums(into, transfers["length"], size).reshape(-1, ports),
+        steps=len(starts),
+        in_steps=in_steps,
+        largest=int(transfers["length"].max(initial=0)),
+    )
+
+
+def _step_starts(schedule: Schedule) -> list[int]:
+    """The first transfer of each (stage, round)."""
+    transfers = schedule.transfers
+    step = transfers["stage"].astype(np.int64) << 16 | transfers["round"]
+    return [int(i) for i in np.flatnonzero(np.diff(step, prepend=-1))]
+
+
+def _sums(where: NDArray[np.int64], length: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    total = np.zeros(size, np.int64)
+    np.add.at(total, where, length)
+    return total
+
+
+def _busiest(length: NDArray[np.int64], *ends: NDArray[np.int64]) -> int:
+    """The largest sum of lengths that have the same end."""
+    found = 0
+    for end in ends:
+        places, inverse = np.unique(end, return_inverse=True)
+        found = max(found, int(_sums(inverse, length, len(places)).max()))
+    return found
