@@ -35,6 +35,10 @@ class Measurement:
         """Bytes of one element."""
         return ITEM_BYTES[self.dtype]
 
+    def size_bytes(self, case: int) -> int:
+        """Bytes that a rank synchronizes in one iteration of the case of this index."""
+        return sum(self.cases[case].counts) * self.item_bytes
+
     def to_text(self) -> str:
         """One line that `from_text` reads back."""
         return json.dumps(asdict(self))

@@ -79,14 +79,19 @@ def combine(
 
 def title(topology: Topology, fabric: Fabric, settings: Settings, measurement: Measurement) -> str:
     """What the table is about, in one line."""
-    shape = "x".join(map(str, fabric.sides))
     ports = len(fabric.servers[0].ports)
     exchange = f" ({', '.join(settings.exchange)} inside the levels)" if settings.exchange else ""
     return (
-        f"# {fabric.name}: {fabric.kind} {shape}, {len(fabric.servers)} servers with {ports} "
+        f"# {fabric.name}: {_shape(fabric)}, {len(fabric.servers)} servers with {ports} "
         f"port{'s' if ports > 1 else ''} at {topology.link.rate}; {settings.algorithm}{exchange} over "
-        f"{settings.transport}; {measurement.iterations} iterations after {measurement.warmup}"
+        f"{settings.transport}; iterations: {measurement.iterations}, and {measurement.warmup} to warm up"
     )
+
+
+def _shape(fabric: Fabric) -> str:
+    if fabric.kind == "bcube":
+        return f"BCube({fabric.sides[0]},{len(fabric.sides)})"
+    return f"Torus {'x'.join(map(str, fabric.sides))}" if fabric.kind == "torus" else "Fat-Tree"
 
 
 def row(result: Result) -> str:

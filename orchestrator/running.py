@@ -9,18 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from hipsnet.collective import limits, models
 from hipsnet.errors import HipsnetError, InputError
 from hipsnet.settings import VARIABLES, Settings
 from hipsnet.topology import Fabric, Topology
 from orchestrator import job, output, results, topology_file
-from orchestrator.benchmark import measure
+from orchestrator.benchmark import measure, workers
+from orchestrator.display import Display
 from orchestrator.launch import Outcome, launch
 from orchestrator.measurement import Case, Measurement, count
-from orchestrator.sizes import format_size, parse_size
+from orchestrator.sizes import parse_size
 
 DEFAULT_SIZES = "1KiB:64MiB:x4"
 
@@ -76,54 +74,21 @@ def _tell(fabric: Fabric, outcome: Outcome) -> None:
 
 def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted: Wanted) -> int:
     measurement = _asked(wanted)
-    console = Console(stderr=True)
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        console=console,
-        auto_refresh=False,  # a thread of its own would be forked with the launcher
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        disable=not console.is_terminal,
-    )
+    programs = workers(topology, fabric, settings, measurement)
+    title = results.title(topology, fabric, settings, measurement)
+    message = output.prefixed([program.server for program in programs])
     table = sys.stderr if wanted.json == "-" else sys.stdout
-    rounds = measurement.warmup + measurement.iterations
-    done: list[results.Result] = []
-    with progress:
-        bar = progress.add_task("", total=rounds * len(measurement.cases))
-
-        def show(line: str) -> None:
-            progress.stop()
-            print(line, file=table, flush=True)
-            progress.start()
-
-        def on_progress(case: int, iterations: int) -> None:
-            size = sum(measurement.cases[case].counts) * measurement.item_bytes
-            progress.update(
-                bar, completed=case * rounds + iterations, description=format_size(size), refresh=True
-            )
-
-        def on_result(result: results.Result) -> None:
-            done.append(result)
-            show(results.row(result))
-
-        show(results.title(topology, fabric, settings, measurement))
-        show(results.HEADER)
+    with Display(title, measurement, table, message) as display:
         outcome = measure(
-            topology,
-            fabric,
-            settings,
+            programs,
             measurement,
             lambda size: limits.limit_s(fabric, topology.link.rate_bps, size),
-            on_progress,
-            on_result,
+            display,
         )
     _tell(fabric, outcome)
     if outcome.code:
         return outcome.code
+    done = display.results
     if wanted.json:
         _write(wanted.json, results.document(topology, fabric, settings, measurement, done))
     wrong = [result for result in done if result.correct is False]

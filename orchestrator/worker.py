@@ -19,6 +19,7 @@ from orchestrator import pattern
 from orchestrator.measurement import Case, Measurement
 
 Tell = Callable[..., None]
+_TELL_EVERY_S = 0.25  # who shows the progress needs the processors, too
 
 
 def main(arguments: list[str]) -> int:
@@ -44,6 +45,7 @@ def _measure(communicator: Any, measurement: Measurement, index: int, case: Case
     vectors = [np.empty(count, dtype) for count in case.counts]
     block = pattern.contribution(communicator.rank, max(case.counts), dtype)
     times, digests = [], []
+    told = 0.0
     gc.disable()
     for iteration in range(-measurement.warmup, measurement.iterations):
         for vector in vectors:
@@ -57,8 +59,9 @@ def _measure(communicator: Any, measurement: Measurement, index: int, case: Case
             times.append(elapsed)
         if measurement.check:
             digests.append(_digest(vectors))
-        if communicator.rank == 0:
+        if communicator.rank == 0 and begin - told > _TELL_EVERY_S:
             tell(case=index, done=iteration + measurement.warmup + 1)
+            told = begin
     gc.enable()
     wrong = None
     if measurement.check:

@@ -190,6 +190,7 @@ def test_a_fabric_that_is_not_there_is_told(tmp_path: Path) -> None:
     file.write_text(topology_text("nowhere", "{kind: bcube, n: 2, levels: 2}"))
     done = hipsnet("run", file)
     assert done.returncode == 1
+    assert done.stdout == ""
     assert "4 are not there" in done.stderr and f"hipsnet provision {file}" in done.stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -65,13 +66,16 @@ def allreduce(
     json_file: Annotated[str | None, typer.Option("--json", help="Write results here; - for stdout.")] = None,
 ) -> None:
     """Times of an all-reduce of nine servers: HiPS, Gloo, ring and mesh, at 500 Mbit/s a port."""
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # the labs are destroyed then, too
     parts = [SHAPED, *([UNSHAPED] if unshaped else []), *([TWO_WAY] if torus else [])]
     console = Console(stderr=json_file == "-", width=150)
     found: list[Measured] = []
     for part in map(_shortened, parts) if quick else parts:
         found += _measure(part, 1 if quick else rounds)
         console.print(_table(part, found))
-        console.print(_verdicts(part, found))
+        console.print(_verdicts(part, found), "")
     if json_file:
         text = json.dumps([_entry(measured) for measured in found], indent=2)
         print(text) if json_file == "-" else Path(json_file).write_text(text + "\n")
@@ -148,7 +152,7 @@ def _run(*arguments: str) -> str:
 
 def _table(part: Part, found: Sequence[Measured]) -> Table:
     """Medians in milliseconds, and times the physical limit where the engine tells it."""
-    table = Table(title=f"{part.name}: every port {part.rate}; median of all turns, ms (x limit)")
+    table = Table(title=f"{part.name}: {part.rate} a port, medians in ms (x limit)")
     table.add_column("size", justify="right")
     for contender in part.contenders:
         table.add_column(contender.name, justify="right")
@@ -161,8 +165,10 @@ def _table(part: Part, found: Sequence[Measured]) -> Table:
 
 
 def _cell(measured: Measured) -> str:
-    ratio = f" ({measured.median_s / measured.limit_s:.3f})" if measured.limit_s else ""
-    return f"{measured.median_s * 1e3:.2f}{ratio}"
+    if not measured.limit_s:
+        return f"{measured.median_s * 1e3:.2f}"
+    ratio = measured.median_s / measured.limit_s
+    return f"{measured.median_s * 1e3:.2f} ({ratio:.{3 if ratio < 10 else 0}f})"
 
 
 def _verdicts(part: Part, found: Sequence[Measured]) -> Table:
