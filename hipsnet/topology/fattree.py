@@ -7,8 +7,8 @@ aggregation, 2 aggregation and core; all switches are built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.topology import addressing, schema
@@ -32,57 +32,51 @@ def identity_plan(prefix: IPv4Network, servers: int) -> Plan:
     return Plan(prefix, (servers,))
 
 
-@dataclass(frozen=True)
-class _End:
-    """A port before its switch is put together: its cable's layer and address."""
-
-    layer: int
-    address: IPv4Interface
+# A port before its node is put together: its cable's layer and digits, and which end of the cable it is.
+_Plug = tuple[int, tuple[int, int, int], int]
 
 
 def build(topology: schema.Topology, shape: schema.FatTree) -> Fabric:
     """Return the fabric; a switch's ports are first those towards the servers (in use), then the others."""
-    k, half = shape.ports_per_switch, shape.ports_per_switch // 2
-    subnets = addressing.subnets(topology, LAYERS)
+    k, identities = shape.ports_per_switch, topology.addresses.identity
+    plans = [port_plan(subnet, k) for subnet in addressing.subnets(topology, LAYERS)]
     mac = addressing.mac_source(topology)
-    used = shape.servers * shape.nics
 
-    def end(layer: int, cable: tuple[int, int, int], which: int) -> _End:
-        address = port_plan(subnets[layer], k).address(cable, which)
-        return _End(layer, IPv4Interface((address, 31)))
+    def ports(node: str, plugs: list[_Plug]) -> tuple[Port, ...]:
+        return tuple(
+            Port(node, index, layer, mac(node, index), IPv4Interface((plans[layer].address(cable, end), 31)))
+            for index, (layer, cable, end) in enumerate(plugs)
+        )
 
     servers = []
     for rank in range(shape.servers):
         name = addressing.server_name((rank,), (shape.servers,))
         slots = [slot_place(rank * shape.nics + nic, k) for nic in range(shape.nics)]
-        ports = _ports(name, [end(0, slot, LOWER) for slot in slots], mac)
-        identity = identity_plan(topology.addresses.identity, shape.servers).address((rank,))
-        servers.append(Server(rank, name, (rank,), identity, ports))
-
-    pods, halves = range(k), range(half)
-    edges = {
-        (pod, edge): [end(0, (pod, edge, i), UPPER) for i in halves if (pod * half + edge) * half + i < used]
-        + [end(1, (pod, edge, agg), LOWER) for agg in halves]
-        for pod in pods
-        for edge in halves
-    }
-    aggregations = {
-        (pod, agg): [end(1, (pod, edge, agg), UPPER) for edge in halves]
-        + [end(2, (pod, agg, i), LOWER) for i in halves]
-        for pod in pods
-        for agg in halves
-    }
-    cores = {(agg, i): [end(2, (pod, agg, i), UPPER) for pod in pods] for agg in halves for i in halves}
-    switches = (
-        *(_switch(edge_name(*at), 0, ends, mac) for at, ends in edges.items()),
-        *(_switch(aggregation_name(*at), 1, ends, mac) for at, ends in aggregations.items()),
-        *(_switch(core_name(*at, k), 2, ends, mac) for at, ends in cores.items()),
+        identity = identity_plan(identities, shape.servers).address((rank,))
+        servers.append(
+            Server(rank, name, (rank,), identity, ports(name, [(0, slot, LOWER) for slot in slots]))
+        )
+    switches = tuple(
+        Switch(name, level, ports(name, plugs), "l3")
+        for name, level, plugs in _switches(k, shape.servers * shape.nics)
     )
+    subnets, sides = tuple(plan.base for plan in plans), (shape.servers,)
     links = tuple(_links((*servers, *switches)))
-    sides = (shape.servers,)
-    return Fabric(
-        topology.name, "fattree", sides, subnets, topology.addresses.identity, tuple(servers), switches, links
-    )
+    return Fabric(topology.name, "fattree", sides, subnets, identities, tuple(servers), switches, links)
+
+
+def _switches(k: int, slots: int) -> Iterator[tuple[str, int, list[_Plug]]]:
+    """Yield every switch's name, level and plugs; of the host slots the first `slots` are in use."""
+    pods, halves = range(k), range(k // 2)
+    for pod, edge in itertools.product(pods, halves):
+        used = min(max(slots - (pod * (k // 2) + edge) * (k // 2), 0), k // 2)
+        down: list[_Plug] = [(0, (pod, edge, i), UPPER) for i in range(used)]
+        yield edge_name(pod, edge), 0, [*down, *((1, (pod, edge, agg), LOWER) for agg in halves)]
+    for pod, agg in itertools.product(pods, halves):
+        down = [(1, (pod, edge, agg), UPPER) for edge in halves]
+        yield aggregation_name(pod, agg), 1, [*down, *((2, (pod, agg, i), LOWER) for i in halves)]
+    for agg, i in itertools.product(halves, halves):
+        yield core_name(agg, i, k), 2, [(2, (pod, agg, i), UPPER) for pod in pods]
 
 
 def slot_place(slot: int, k: int) -> tuple[int, int, int]:
@@ -109,16 +103,6 @@ def core_name(aggregation: int, index: int, k: int) -> str:
 def ports_per_switch(fabric: Fabric) -> int:
     """Return k: a core switch has one port per pod."""
     return len(fabric.switches[-1].ports)
-
-
-def _ports(node: str, ends: list[_End], mac: Callable[[str, int], str]) -> tuple[Port, ...]:
-    return tuple(
-        Port(node, index, end.layer, mac(node, index), end.address) for index, end in enumerate(ends)
-    )
-
-
-def _switch(name: str, level: int, ends: list[_End], mac: Callable[[str, int], str]) -> Switch:
-    return Switch(name, level, _ports(name, ends, mac), "l3")
 
 
 def _links(nodes: tuple[Server | Switch, ...]) -> Iterator[Link]:

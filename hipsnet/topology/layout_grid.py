@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hipsnet.topology.fabric import Fabric, Link
+from hipsnet.topology.fabric import Fabric, Link, Server
 from hipsnet.topology.picture import Box, Point, Wire, text_width
 
 DEPTH = (0.8, 0.56)  # one step into the depth
@@ -51,8 +51,8 @@ def wires(fabric: Fabric, boxes: dict[str, Box]) -> Iterator[Wire]:
 
 def _wraps(fabric: Fabric, link: Link) -> bool:
     """Whether a cable closes a ring instead of joining two that stand side by side."""
-    digits = [end.digits[link.a.level] for end in fabric.servers if end.name in (link.a.node, link.b.node)]
-    return abs(digits[0] - digits[1]) > 1
+    lower = fabric.nodes[link.a.node]
+    return isinstance(lower, Server) and lower.digits[link.a.level] == fabric.sides[link.a.level] - 1
 
 
 def _arc(start: Point, end: Point, dimension: int, deep: bool) -> tuple[Point, Point, Point, Point]:
