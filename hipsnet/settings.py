@@ -112,6 +112,7 @@ VARIABLES = (
     Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters")),
     Variable("timeout_s", "HIPSNET_TIMEOUT", _seconds(), "--timeout"),
     Variable("warn_s", "HIPSNET_WARN", _seconds(), "--warn"),
+    Variable("start_timeout_s", "HIPSNET_START_TIMEOUT", _seconds(), "--start-timeout"),
     Variable("chunk_bytes", "HIPSNET_CHUNK", _whole(4096, 2**26, " of bytes"), "--chunk"),
     Variable(
         "congestion",
@@ -130,8 +131,8 @@ class Settings:
     on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
     port address. `token` is the job's secret: connections without it are refused. A silent peer is warned
-    of after `warn_s` and given up after `timeout_s`, both in seconds. Raises InputError where a value is
-    not allowed.
+    of after `warn_s` and given up after `timeout_s`, both in seconds; the others have `start_timeout_s` to
+    start. Raises InputError where a value is not allowed.
     """
 
     rank: int
@@ -146,6 +147,7 @@ class Settings:
     token: str = ""
     timeout_s: float = 10.0
     warn_s: float = 5.0
+    start_timeout_s: float = 60.0
     chunk_bytes: int = 256 * 1024
     congestion: str = "cubic"
 

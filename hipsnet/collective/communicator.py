@@ -37,12 +37,13 @@ PLANS_KEPT = 64
 
 
 class Communicator:
-    """One rank's membership of a job; make it with `hipsnet.init`. Not thread-safe; close it, or use `with`."""
+    """One rank's membership of a job, made by `hipsnet.init`. Not thread-safe; close it, or use `with`."""
 
     def __init__(self, settings: Settings) -> None:
         """Connect this rank with its neighbours.
 
-        Raises InputError for settings that do not fit the topology file, TransportError for missing neighbours.
+        Raises InputError for settings that do not fit the topology file, TransportError for neighbours
+        that do not come.
         """
         self._settings = settings
         self._fabric = _load_fabric(settings)
@@ -52,7 +53,7 @@ class Communicator:
         self._connections = _routes(everybody, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
         transport = TcpTransport(self._greeting(), settings.port, settings.congestion)
-        transport.connect(peers, settings.timeout_s)
+        transport.connect(peers, settings.start_timeout_s)
         patience = Patience(settings.warn_s, settings.timeout_s)
         self._executor = Executor(transport, self.rank, peers, settings.chunk_bytes, patience)
 
@@ -67,12 +68,12 @@ class Communicator:
     def all_reduce(self, array: NDArray[Any], op: str = "sum") -> NDArray[Any]:
         """Combine `array` over all ranks, in place, and return it.
 
-        `array`: C-contiguous and writable, of any shape; float16, bfloat16, float32, float64, int32 or int64. Shape,
-        dtype and op are the same on every rank. `op`: sum, mean (integers: toward zero), max, min, prod. Every rank
-        gets the same bits, and the same bits again for the same input.
+        `array`: C-contiguous and writable, of any shape; float16, bfloat16, float32, float64, int32 or int64.
+        Size, dtype and op are the same on every rank. `op`: sum, mean (integers: toward zero), max, min, prod.
+        Every rank gets the same bits, and the same bits again for the same input.
 
-        Raises InputError for an array or op that cannot be used; CollectiveError where a peer failed or called with
-        something else: `array` is undefined then, and the communicator cannot be used any more.
+        Raises InputError for an array or op that cannot be used; CollectiveError where a peer failed or called
+        with something else: `array` is undefined then, and the communicator cannot be used any more.
         """
         _check(array, op)
         flat = array.reshape(-1)
@@ -124,7 +125,8 @@ def _load_fabric(settings: Settings) -> Fabric:
     fabric = build(parse(text, str(path)))
     if len(fabric.servers) != settings.world_size:
         raise InputError(
-            f"WORLD_SIZE is {settings.world_size}, but {path} has {len(fabric.servers)} servers; one rank runs on each"
+            f"WORLD_SIZE: found {settings.world_size}; allowed: {len(fabric.servers)}, "
+            f"one rank on each server of {path}"
         )
     return fabric
 

@@ -13,10 +13,12 @@ from hipsnet.topology import Fabric
 def receiver_ports(fabric: Fabric, transfers: NDArray[Any]) -> NDArray[np.int64]:
     """The receiver's port index of each transfer.
 
-    On a torus what leaves by a ring's + port arrives at its - port; elsewhere both ends use the same index. For ranks
-    that are no neighbours the same rule picks the address, and the fabric's routes find the way to it.
+    On a torus what leaves by a ring's + port arrives at its - port; elsewhere both ends use the same index. For
+    ranks that are no neighbours the same rule picks the address, and the fabric's routes find the way to it.
     """
-    return _mirror(fabric)[transfers["level"]]
+    mirror = _mirror(fabric)
+    ports: NDArray[np.int64] = mirror[transfers["level"]]
+    return ports
 
 
 def _mirror(fabric: Fabric) -> NDArray[np.int64]:

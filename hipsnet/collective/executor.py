@@ -1,9 +1,10 @@
-"""Runs a plan: one thread of control that sends what may be sent and applies what has arrived, until all is done.
+"""Runs a plan: one thread of control sends what may be sent and applies what has arrived, until all is done.
 
 Staging: what is to be reduced is written by each neighbour into a ring of `SLOTS` slots of one chunk each, and
-is emptied by the reduction; a sender never has more than that under way (credits). A chunk is at most a quarter of the
-plan's largest transfer (`hipsnet.collective.plan`), so the staging memory in use for a neighbour is never more than
-the largest transfer that is in flight from it. Finished pieces are written straight into the caller's array.
+is emptied by the reduction; a sender never has more than that under way (credits). From 64 KiB on, a chunk is
+at most a quarter of the plan's largest transfer (`hipsnet.collective.plan`), so the staging memory in use for
+a neighbour is never more than the largest transfer that is in flight from it. Finished pieces are written
+straight into the caller's array.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from hipsnet.collective import protocol
 from hipsnet.collective.neighbour import Neighbour
 from hipsnet.collective.plan import Plan, Segment
+from hipsnet.collective.progress import Progress
 from hipsnet.collective.protocol import Call, Kind, Ready
 from hipsnet.errors import CollectiveError
 from hipsnet.transport.interface import Completion, Event, Peer, Region, Transport
@@ -49,7 +51,7 @@ class Patience:
 
 
 class Executor:
-    """Holds the connections of one rank between collectives. Once a collective has failed, all later ones do."""
+    """Holds the connections of one rank. Once a collective has failed, all later ones do."""
 
     def __init__(
         self, transport: Transport, rank: int, peers: Sequence[Peer], chunk_bytes: int, patience: Patience
@@ -73,18 +75,14 @@ class Executor:
     def run(self, plan: Plan, array: NDArray[np.generic], operation: str, reduction: Reduction) -> None:
         """Run the plan in place on `array` (flat, contiguous, `plan.count` elements).
 
-        Raises CollectiveError, which names rank, peer, level, stage and bytes done; the array is then undefined.
+        Raises CollectiveError naming rank, peer, level, stage and bytes done; the array is then undefined.
         """
         if self._failure is not None:
             raise CollectiveError(f"rank {self._rank}: an earlier collective failed: {self._failure}")
-        self._plan, self._array, self._reduction = plan, array, reduction
-        self._waits = list(plan.waits)
-        self._here = [segment.sends for segment in plan.segments]
-        self._slot: dict[int, int] = {}  # of each segment that waits to be reduced
-        self._left = len(plan.segments)
-        self._itemsize = array.itemsize
+        self._array, self._itemsize, self._reduction = array, array.itemsize, reduction
+        self._progress = Progress(plan, self._apply)
         region = self._transport.register(array.view(np.uint8))
-        self._enter(region, Call(plan.count, array.dtype.name, operation))
+        self._enter(plan, region, Call(plan.count, array.dtype.name, operation))
         self._loop()
         self._transport.deregister(region)
 
@@ -96,15 +94,14 @@ class Executor:
 
     # entering
 
-    def _enter(self, region: Region, call: Call) -> None:
+    def _enter(self, plan: Plan, region: Region, call: Call) -> None:
         self._sequence += 1
         self._region, self._call = region, call
         now = monotonic()
         for neighbour in self._neighbours:
             index = neighbour.connection
-            neighbour.to_send.extend(self._plan.sends[index])
-            neighbour.receives_now = self._plan.receives[index]
-            neighbour.received_now = 0
+            neighbour.sends_now, neighbour.sent_now = plan.sends[index], 0
+            neighbour.receives_now, neighbour.received_now = plan.receives[index], 0
             neighbour.heard_s = now
             neighbour.emptied_told = neighbour.emptied
             ready = Ready(self._sequence, region.key, neighbour.emptied, call)
@@ -125,7 +122,7 @@ class Executor:
             self._fail(
                 neighbour.peer.rank,
                 f"it entered collective {ready.sequence}, {ready.call}, but rank {self._rank} "
-                f"entered {self._sequence}, {self._call}; every rank must call with the same size, dtype and operation",
+                f"entered {self._sequence}, {self._call}; every rank must call with the same size, dtype and op",
                 neighbour,
             )
 
@@ -133,7 +130,7 @@ class Executor:
 
     def _loop(self) -> None:
         next_look = monotonic() + TICK_S
-        while self._left or any(neighbour.ready is None for neighbour in self._neighbours):
+        while self._progress.left or any(neighbour.ready is None for neighbour in self._neighbours):
             completions = self._transport.poll(TICK_S)
             for completion in completions:
                 self._handle(completion)
@@ -147,7 +144,7 @@ class Executor:
     def _handle(self, completion: Completion) -> None:
         neighbour = self._neighbours[completion.connection]
         if completion.event == Event.SENT:
-            self._done(self._plan.sends[completion.connection][completion.immediate])
+            self._progress.sent(neighbour.sends_now[completion.immediate])
             return
         neighbour.heard_s = monotonic()
         if completion.event == Event.WRITTEN:
@@ -186,25 +183,21 @@ class Executor:
         segment = neighbour.receives_now[number]
         neighbour.received_now += 1
         if segment.reduces:
-            self._slot[segment.index] = neighbour.slots_filled
-            neighbour.slots_filled += 1
-        self._here[segment.index] = True
-        if not self._waits[segment.index]:
-            self._apply(segment)
+            neighbour.fill(segment.index)
+        self._progress.arrived(segment)
 
     def _apply(self, segment: Segment) -> None:
-        """Apply a receive that has arrived and may be applied, and everything that it releases."""
-        if segment.reduces:
-            neighbour = self._neighbours[segment.connection]
-            size = (segment.stop - segment.start) * self._itemsize
-            slot = self._slot.pop(segment.index)
-            start = slot % SLOTS * self._chunk_bytes
-            staged = neighbour.staging.memory[start : start + size].view(self._array.dtype)
-            target = self._array[segment.start : segment.stop]
-            self._reduction(target, staged, out=target)
-            neighbour.empty(slot)
-            self._give_credit(neighbour)
-        self._done(segment)
+        """Combine a staged segment with the array; what is not to be reduced is in its place already."""
+        if not segment.reduces:
+            return
+        neighbour = self._neighbours[segment.connection]
+        start = neighbour.slot_of[segment.index] % SLOTS * self._chunk_bytes
+        size = (segment.stop - segment.start) * self._itemsize
+        staged = neighbour.staging.memory[start : start + size].view(self._array.dtype)
+        target = self._array[segment.start : segment.stop]
+        self._reduction(target, staged, out=target)
+        neighbour.empty(segment.index)
+        self._give_credit(neighbour)
 
     def _give_credit(self, neighbour: Neighbour) -> None:
         if neighbour.emptied - neighbour.emptied_told >= SLOTS // 2 and neighbour.received_now < len(
@@ -213,43 +206,33 @@ class Executor:
             neighbour.emptied_told = neighbour.emptied
             self._tell(neighbour, protocol.pack_number(Kind.CREDIT, neighbour.emptied))
 
-    def _done(self, segment: Segment) -> None:
-        self._left -= 1
-        waits = self._waits
-        for index in self._plan.releases[segment.index]:
-            waits[index] -= 1
-            if not waits[index]:
-                released = self._plan.segments[index]
-                if not released.sends and self._here[index]:
-                    self._apply(released)
-
     def _push_all(self) -> None:
         for neighbour in self._neighbours:
-            if neighbour.to_send:
-                self._push(neighbour)
+            self._push(neighbour)
 
     def _push(self, neighbour: Neighbour) -> None:
         """Post, in order, what waits for nothing any more and has a place to go to."""
-        queue = neighbour.to_send
         itemsize = self._itemsize
-        while queue:
-            segment = queue[0]
-            if self._waits[segment.index]:
+        while neighbour.sent_now < len(neighbour.sends_now):
+            segment = neighbour.sends_now[neighbour.sent_now]
+            place = self._place(neighbour, segment) if self._progress.may_send(segment) else None
+            if place is None:
                 break
-            if segment.reduces:
-                if not neighbour.staging_key or neighbour.slots_used >= neighbour.slots_free_until:
-                    break
-                key, offset = neighbour.staging_key, neighbour.slots_used % SLOTS * self._chunk_bytes
-                neighbour.slots_used += 1
-            else:
-                if neighbour.ready is None:
-                    break
-                key, offset = neighbour.ready.key, segment.start * itemsize
-            queue.popleft()
+            neighbour.sent_now += 1
             start, size = segment.start * itemsize, (segment.stop - segment.start) * itemsize
             self._transport.post_write(
-                neighbour.connection, self._region, start, size, key, offset, segment.number
+                neighbour.connection, self._region, start, size, *place, segment.number
             )
+
+    def _place(self, neighbour: Neighbour, segment: Segment) -> tuple[int, int] | None:
+        """(key, offset) of the peer's memory for this segment; None while there is no room."""
+        if not segment.reduces:
+            return (neighbour.ready.key, segment.start * self._itemsize) if neighbour.ready else None
+        if not neighbour.staging_key or neighbour.slots_used >= neighbour.slots_free_until:
+            return None
+        slot = neighbour.slots_used % SLOTS
+        neighbour.slots_used += 1
+        return neighbour.staging_key, slot * self._chunk_bytes
 
     def _tell(self, neighbour: Neighbour, message: bytes) -> None:
         if not neighbour.closed:
@@ -290,11 +273,12 @@ class Executor:
         self._transport.drain(LAST_WORDS_S)
         self._transport.close()
         raise CollectiveError(
-            f"rank {self._rank} gives up collective {self._sequence}{told}: {self._failure}; {self._progress(at)}"
+            f"rank {self._rank} gives up collective {self._sequence}{told}: "
+            f"{self._failure}; {self._standing(at)}"
         )
 
-    def _progress(self, at: Neighbour | None) -> str:
-        """Where this rank stands: the first segment that is missing (from `at`, if given) and the bytes received."""
+    def _standing(self, at: Neighbour | None) -> str:
+        """Where this rank stands: the first segment that is missing (from `at`, if given), the bytes received."""
         received = sum(
             (s.stop - s.start) * self._itemsize
             for n in self._neighbours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from hipsnet.collective.plan import Segment
@@ -28,13 +27,15 @@ class Neighbour:
     slots_filled: int = 0  # of my own ring
     emptied: int = 0  # all slots before this one may be filled again
     emptied_early: set[int] = field(default_factory=set)
+    slot_of: dict[int, int] = field(default_factory=dict)  # by index of the segment that waits in it
     emptied_told: int = 0
 
     ready: Ready | None = None  # of the collective that I am in, or about to enter
     next_ready: Ready | None = None  # the peer is one collective ahead
     early: list[int] = field(default_factory=list)  # what it has written for that one
 
-    to_send: deque[Segment] = field(default_factory=deque)
+    sends_now: tuple[Segment, ...] = ()
+    sent_now: int = 0
     receives_now: tuple[Segment, ...] = ()
     received_now: int = 0
 
@@ -42,13 +43,22 @@ class Neighbour:
     def name(self) -> str:
         return str(self.peer)
 
-    def empty(self, slot: int) -> None:
-        """Slot number `slot` of my ring has been reduced; the ring is given back in order."""
-        self.emptied_early.add(slot)
+    def fill(self, segment: int) -> None:
+        """The peer has put this segment (its index) into the next slot of my ring."""
+        self.slot_of[segment] = self.slots_filled
+        self.slots_filled += 1
+
+    def empty(self, segment: int) -> None:
+        """This segment has been reduced; slots are given back in the order of the ring."""
+        self.emptied_early.add(self.slot_of.pop(segment))
         while self.emptied in self.emptied_early:
             self.emptied_early.remove(self.emptied)
             self.emptied += 1
 
     def is_awaited(self) -> bool:
         """Whether this collective needs something from this neighbour yet."""
-        return self.ready is None or bool(self.to_send) or self.received_now < len(self.receives_now)
+        return (
+            self.ready is None
+            or self.sent_now < len(self.sends_now)
+            or self.received_now < len(self.receives_now)
+        )

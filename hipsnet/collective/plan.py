@@ -1,22 +1,24 @@
 """One rank's share of a schedule, cut into segments small enough to pipeline, with the order they must keep.
 
-The vector is cut at every boundary of every transfer, and further into chunks. A segment is a run of chunks of one
-transfer that travels as one write. On each rank the segments that touch a chunk form a chain: a send waits for the
-last receive into its chunks, a receive waits for the last receive and for every send since then. Nothing else waits:
-there is no barrier between stages, and the sums are always taken in the schedule's order, whatever arrives first.
+The vector is cut at every boundary of every transfer, and further into chunks. A segment is a run of chunks of
+one transfer that travels as one write. On each rank the segments that touch a chunk form a chain: a send waits
+for the last receive into its chunks, a receive waits for the last receive and for every send since then. Nothing
+else waits: there is no barrier between stages, and sums are always taken in the schedule's order, whatever
+arrives first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from hipsnet.collective.schedule import REDUCE, Schedule
 
 CHUNKS_PER_TRANSFER = 4
-"""A transfer is cut into at least this many segments, so that the next stage can start before it has ended."""
+"""A transfer is cut into at least this many segments, so that the next stage can start before its end."""
 
 SMALLEST_CHUNK_BYTES = 16 << 10
 """Below this the work for each segment costs more than pipelining gains."""
@@ -27,7 +29,7 @@ Route = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Elements [start, stop) on their way over one connection; the `number`-th segment in its direction there."""
+    """Elements [start, stop) on their way over one connection; the `number`-th in its direction there."""
 
     index: int
     connection: int
@@ -42,7 +44,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one rank does: `waits[i]` segments must be done before segment i may, and then release `releases[i]`."""
+    """What one rank does: segment i may be done after `waits[i]` others, and then releases `releases[i]`."""
 
     count: int
     segments: tuple[Segment, ...]
@@ -99,7 +101,7 @@ def compile_plan(
 
 
 def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:
-    """(transfer, whether this rank sends it), in order; within a round what is sent was there before the round."""
+    """(transfer, whether this rank sends it), in order; what a round sends was there before the round."""
     transfers = schedule.transfers
     rows = np.flatnonzero((transfers["src"] == rank) | (transfers["dst"] == rank))
     receives = transfers["dst"][rows] == rank
@@ -110,12 +112,12 @@ def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:
 def _chunk_edges(schedule: Schedule, chunk: int) -> np.ndarray:
     starts = schedule.transfers["offset"].astype(np.int64)
     cuts = np.unique(np.concatenate([starts, starts + schedule.transfers["length"].astype(np.int64)]))
-    inner = [np.arange(a, b, chunk) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    inner = [np.arange(a, b, chunk) for a, b in pairwise(cuts)]
     return np.concatenate([*inner, cuts[-1:]])
 
 
 def _runs(edges: np.ndarray, offset: int, length: int, chunk: int) -> list[tuple[int, int]]:
-    """Cut [offset, offset + length) into runs of whole chunks, each at most `chunk` elements: (first, last edge)."""
+    """Cut [offset, offset + length) into runs of whole chunks, at most `chunk` elements: (first, last edge)."""
     first, end = (int(i) for i in np.searchsorted(edges, (offset, offset + length)))
     runs = []
     while first < end:

@@ -11,7 +11,9 @@ class Kind(IntEnum):
     """The first byte of a message."""
 
     STAGING = 0  # the key of the memory that takes what is to be reduced; once, after connecting
-    READY = 1  # I have entered collective number ..; its parameters, and where finished pieces are to be written
+    READY = (
+        1  # I have entered collective number ..; its parameters, and where finished pieces are to be written
+    )
     CREDIT = 2  # how many staging slots I have emptied since the connection began
     ALIVE = 3  # I wait, too
     ABORT = 4  # the collective cannot end: whose fault, and why
@@ -31,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Ready:
-    """Entry into collective `sequence`; `key` names the array, `emptied` counts staging slots as CREDIT does."""
+    """Entry into collective `sequence`; `key` names the array, `emptied` counts slots as CREDIT does."""
 
     sequence: int
     key: int

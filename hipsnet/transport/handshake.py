@@ -1,8 +1,8 @@
 """Connecting neighbours over TCP: who may speak, who they are, and whether both mean the same job.
 
-The lower rank connects, the higher one listens, on the address of the port that the connection belongs to. Both
-send a greeting, authenticated by the job's token (HMAC-SHA256; the token itself never travels). A stranger is
-disconnected without an answer; a member of the job that runs something else is an error on both sides.
+The lower rank connects, the higher one listens, on the address of the port that the connection belongs to.
+Both send a greeting, authenticated by the job's token (HMAC-SHA256; the token itself never travels). A stranger
+is disconnected without an answer; a member of the job that runs something else is an error on both sides.
 """
 
 from __future__ import annotations
@@ -43,14 +43,23 @@ class Greeting:
     def pack(self, role: int, peer: Peer) -> bytes:
         configuration = self.configuration.encode()
         if len(configuration) > CONFIGURATION_BYTES:
-            raise TransportError(f"the configuration text has {len(configuration)} bytes; {CONFIGURATION_BYTES} fit")
+            raise TransportError(
+                f"the configuration text has {len(configuration)} bytes; {CONFIGURATION_BYTES} fit"
+            )
         body = BODY.pack(
-            MAGIC, PROTOCOL_VERSION, role, self.rank, self.world_size, peer.port, peer.remote_port, configuration
+            MAGIC,
+            PROTOCOL_VERSION,
+            role,
+            self.rank,
+            self.world_size,
+            peer.port,
+            peer.remote_port,
+            configuration,
         )
         return body + self._seal(body)
 
     def unpack(self, raw: bytes, role: int) -> tuple[int, int, int]:
-        """(rank, its port, my port) of who sent this; PermissionError for a stranger, TransportError for a misfit."""
+        """(rank, its port, my port) of the sender; PermissionError for a stranger, TransportError for a misfit."""
         body, seal = raw[: BODY.size], raw[BODY.size :]
         if not hmac.compare_digest(seal, self._seal(body)):
             raise PermissionError
@@ -64,7 +73,8 @@ class Greeting:
         ):
             if mine != its:
                 raise TransportError(
-                    f"rank {self.rank} and rank {rank} do not run the same job: {what} {mine!r} here, {its!r} there; "
+                    f"rank {self.rank} and rank {rank} do not run the same job: "
+                    f"{what} {mine!r} here, {its!r} there; "
                     "start every rank with the same settings and the same hipsnet"
                 )
         return rank, its_port, my_port
@@ -73,8 +83,10 @@ class Greeting:
         return hmac.digest(self.token.encode(), body, "sha256")
 
 
-def connect_all(greeting: Greeting, peers: Sequence[Peer], tcp_port: int, timeout_s: float) -> list[socket.socket]:
-    """One connected socket per peer, in their order. Errors: TransportError, with the peers that are missing."""
+def connect_all(
+    greeting: Greeting, peers: Sequence[Peer], tcp_port: int, timeout_s: float
+) -> list[socket.socket]:
+    """One connected socket per peer, in their order. Raises TransportError naming the peers that are missing."""
     with _Meeting(greeting, peers, tcp_port) as meeting:
         return meeting.hold(timeout_s)
 

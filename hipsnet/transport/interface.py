@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Peer:
-    """A neighbour to be connected: out of my `port` at `local_address`, into its `remote_port` at `remote_address`.
+    """A neighbour: out of my `port` at `local_address`, into its `remote_port` at `remote_address`.
 
     Both ends describe the same connection, each from its own side.
     """
@@ -68,7 +68,7 @@ class Transport(Protocol):
         """Take the region back; later writes to its key are a protocol error of the peer."""
 
     def connect(self, peers: Sequence[Peer], timeout_s: float) -> None:
-        """Connect all the peers, whichever side comes first; raises TransportError naming those that are missing."""
+        """Connect all the peers, whichever side comes first; raises TransportError naming the missing ones."""
 
     def post_write(
         self,
@@ -89,7 +89,7 @@ class Transport(Protocol):
         """Send at most MESSAGE_LIMIT bytes; arrives as MESSAGE. The bytes are copied: no SENT follows."""
 
     def poll(self, timeout_s: float) -> list[Completion]:
-        """Start what was posted, wait until something happened or the time is over, and tell all that happened."""
+        """Start what was posted, wait until something happens or the time is over, and tell what happened."""
 
     def drain(self, timeout_s: float) -> None:
         """Hand over what is still queued, for at most this long, without looking at what comes in."""

@@ -23,7 +23,6 @@ from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, 
 HEADER = struct.Struct("<B3xIIIQ")
 WRITE, MESSAGE = 0, 1
 
-SOCKET_BUFFER_BYTES = 4 << 20
 READ_AHEAD_BYTES = 4096
 FRAMES_PER_CALL = 16
 # Below this, waking up for what is there costs less than the delay of waiting for more.
@@ -35,7 +34,17 @@ assert HEADER.size + MESSAGE_LIMIT <= READ_AHEAD_BYTES
 class _Connection:
     """One socket with the frames that wait to go out and the frame that is coming in."""
 
-    __slots__ = ("ahead", "ahead_length", "immediate", "index", "low_water", "outgoing", "socket", "target", "waits")
+    __slots__ = (
+        "ahead",
+        "ahead_length",
+        "immediate",
+        "index",
+        "low_water",
+        "outgoing",
+        "socket",
+        "target",
+        "waits",
+    )
 
     def __init__(self, index: int, sock: socket.socket) -> None:
         self.index = index
@@ -61,7 +70,7 @@ class _Frame:
 
 
 class TcpTransport:
-    """See `hipsnet.transport.interface.Transport`. Level-triggered epoll, write interest only where bytes wait."""
+    """A `Transport` on level-triggered epoll, with write interest only where bytes wait."""
 
     def __init__(self, greeting: Greeting, tcp_port: int, congestion_control: str = "cubic") -> None:
         self._greeting = greeting
@@ -137,7 +146,7 @@ class TcpTransport:
             for descriptor, _ in self._epoll.poll(max(0.0, deadline - monotonic())):
                 if descriptor in self._by_descriptor:
                     self._send(self._by_descriptor[descriptor])
-        # A socket that is closed with something unread resets the connection and throws away what is under way.
+        # Closing a socket with something unread resets the connection and throws away what is under way.
         while any(_unacknowledged(c.socket) for c in self._by_descriptor.values()) and monotonic() < deadline:
             sleep(0.001)
 
@@ -185,7 +194,7 @@ class TcpTransport:
         self._wait_writable(connection, bool(outgoing))
 
     def _consume(self, connection: _Connection, sent: int) -> bool:
-        """Take `sent` bytes off the queue; False where a frame is left half sent, so that the socket must be full."""
+        """Take `sent` bytes off the queue; False where a frame is left half sent: the socket is full."""
         outgoing = connection.outgoing
         while outgoing:
             frame = outgoing[0]
@@ -208,7 +217,7 @@ class TcpTransport:
             self._epoll.modify(connection.socket, select.EPOLLIN | (select.EPOLLOUT if waits else 0))
 
     def _receive(self, connection: _Connection) -> None:
-        """Read the rest of the incoming write together with the frames behind it, in one call while the flow is steady."""
+        """Read the rest of the incoming write together with what comes behind it, in one call."""
         target = connection.target
         kept = connection.ahead_length
         buffers = [connection.ahead[kept:]] if target is None else [target, connection.ahead]
@@ -250,7 +259,9 @@ class TcpTransport:
                 continue
             region = self._regions.get(key)
             if kind != WRITE or region is None or offset + length > len(region):
-                self._lost(connection, f"it wrote {length} bytes at {offset} of region {key}, which is not there")
+                self._lost(
+                    connection, f"it wrote {length} bytes at {offset} of region {key}, which is not there"
+                )
                 return
             there = min(length, end - body)
             region[offset : offset + there] = ahead[body : body + there]

@@ -53,6 +53,9 @@ def run(
         str | None, _engine("timeout_s", "give a silent peer up after this time", "SECONDS")
     ] = None,
     warn: Annotated[str | None, _engine("warn_s", "warn of a silent peer after this time", "SECONDS")] = None,
+    start_timeout: Annotated[
+        str | None, _engine("start_timeout_s", "wait this long for all ranks to start", "SECONDS")
+    ] = None,
     chunk: Annotated[str | None, _engine("chunk_bytes", "bytes of one write", "BYTES")] = None,
     congestion: Annotated[str | None, _engine("congestion", "TCP congestion control")] = None,
 ) -> None:
@@ -72,6 +75,7 @@ def run(
         "port": port,
         "timeout_s": timeout,
         "warn_s": warn,
+        "start_timeout_s": start_timeout,
         "chunk_bytes": chunk,
         "congestion": congestion,
     }
