@@ -37,6 +37,8 @@ OTHER_VALUES = {
     "port": "4242",
     "timeout_s": "7.5",
     "warn_s": "2.5",
+    "start_timeout_s": "30",
+    "start_timeout_s": "90",
     "chunk_bytes": "65536",
     "congestion": "reno",
 }
