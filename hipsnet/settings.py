@@ -131,8 +131,8 @@ class Settings:
     on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
     port address. `token` is the job's secret: connections without it are refused. A silent peer is warned
-    of after `warn_s` and given up after `timeout_s`, both in seconds; the others have `start_timeout_s` to
-    start. Raises InputError where a value is not allowed.
+    of after `warn_s` and given up after `timeout_s`; all have `start_timeout_s` to join (in seconds).
+    Raises InputError where a value is not allowed.
     """
 
     rank: int

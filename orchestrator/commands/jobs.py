@@ -56,6 +56,9 @@ def run(
     start_timeout: Annotated[
         str | None, _engine("start_timeout_s", "wait this long for all ranks to start", "SECONDS")
     ] = None,
+    start_timeout: Annotated[
+        str | None, _engine("start_timeout_s", "wait this long for all to join", "SECONDS")
+    ] = None,
     chunk: Annotated[str | None, _engine("chunk_bytes", "bytes of one write", "BYTES")] = None,
     congestion: Annotated[str | None, _engine("congestion", "TCP congestion control")] = None,
 ) -> None:
@@ -75,6 +78,7 @@ def run(
         "port": port,
         "timeout_s": timeout,
         "warn_s": warn,
+        "start_timeout_s": start_timeout,
         "start_timeout_s": start_timeout,
         "chunk_bytes": chunk,
         "congestion": congestion,
