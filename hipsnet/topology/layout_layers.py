@@ -34,7 +34,7 @@ def fat_tree(fabric: Fabric) -> tuple[dict[str, Box], tuple[Region, ...]]:
     k = fattree.ports_per_switch(fabric)
     half, nics = k // 2, len(fabric.servers[0].ports)
     slot = 0.4 + text_width(fabric.servers[0].name)
-    share = max(0.8, half * slot / nics + 0.15)  # the width that an edge switch and its servers take
+    share = max(0.8, -(-half // nics) * slot + 0.15)  # the width that an edge switch and its servers take
     pod_gap = 0.3
 
     def centre(index: int) -> float:
