@@ -71,10 +71,8 @@ def wrong(array: Vector, sums: Expected) -> int:
     for start in range(0, array.size, PERIOD):
         part = array[start : start + PERIOD].astype(sums.total.dtype)
         total = sums.total[: part.size]
-        if sums.tolerance is None:
-            right = part == total
-        else:
-            right = np.abs(part - total) <= sums.tolerance[: part.size]
+        allowed = 0 if sums.tolerance is None else sums.tolerance[: part.size]
+        right = part == total if sums.tolerance is None else np.abs(part - total) <= allowed
         count += part.size - int(np.count_nonzero(right))
     return count
 

@@ -56,9 +56,6 @@ def run(
     start_timeout: Annotated[
         str | None, _engine("start_timeout_s", "wait this long for all ranks to start", "SECONDS")
     ] = None,
-    start_timeout: Annotated[
-        str | None, _engine("start_timeout_s", "wait this long for all to join", "SECONDS")
-    ] = None,
     chunk: Annotated[str | None, _engine("chunk_bytes", "bytes of one write", "BYTES")] = None,
     congestion: Annotated[str | None, _engine("congestion", "TCP congestion control")] = None,
 ) -> None:
@@ -79,9 +76,36 @@ def run(
         "timeout_s": timeout,
         "warn_s": warn,
         "start_timeout_s": start_timeout,
-        "start_timeout_s": start_timeout,
         "chunk_bytes": chunk,
         "congestion": congestion,
     }
     wanted = running.Wanted(size, sizes, model, dtype, iters, warmup, check, json)
     raise typer.Exit(running.run(file, tuple(command or ()), wanted, engine))
+
+
+@app.command()
+def schedule(
+    file: File,
+    algorithm: Annotated[str, _engine("algorithm", "hips, ring, mesh or ps")] = "hips",
+    exchange: Annotated[
+        str | None, _engine("exchange", "inside each level of hips: mesh, ring or ps; one, or one per level")
+    ] = None,
+    one_way: Annotated[bool, _engine("one_way", "use each torus ring in one direction only")] = False,
+    servers: Annotated[str | None, _engine("servers", "parameter servers of ps", "NUMBER")] = None,
+    size: Annotated[str, typer.Option(help="size of the vector")] = "64MiB",
+    dtype: Annotated[str, typer.Option(help="type of the elements")] = "float32",
+    server: Annotated[
+        str | None, typer.Option(help="whose stages to print, like 01 [default: the first; JSON: all]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Print the stages of a synchronization as one server sees them, and every port's load."""
+    from orchestrator import schedule_view  # numpy: only for those who look at schedules
+
+    engine = {
+        "algorithm": algorithm,
+        "exchange": exchange,
+        "one_way": "1" if one_way else None,
+        "servers": servers,
+    }
+    typer.echo(schedule_view.show(file, engine, size, dtype, server, as_json))

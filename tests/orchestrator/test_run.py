@@ -38,7 +38,6 @@ OTHER_VALUES = {
     "timeout_s": "7.5",
     "warn_s": "2.5",
     "start_timeout_s": "30",
-    "start_timeout_s": "90",
     "chunk_bytes": "65536",
     "congestion": "reno",
 }
