@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
 from hipsnet.errors import InputError
 from hipsnet.node import pins
 from orchestrator import state
@@ -21,6 +23,17 @@ def fabrics() -> tuple[str, ...]:
     return tuple(sorted({*marked_fabrics(), *pins.pinned_fabrics(), *state.fabrics()}))
 
 
+def _name_in(text: str) -> str | None:
+    """The name that a topology file gives, also one that is no valid file any more."""
+    try:
+        content = yaml.safe_load(text)
+        name = content.get("name") if isinstance(content, dict) else None
+    except yaml.YAMLError:
+        match = _NAME_LINE.search(text)
+        name = match.group(1) if match else None
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else None
+
+
 def find_fabric(text: str) -> str:
     """The fabric that `text` means: its name, or a topology file, which may be edited, wrong or lost.
 
@@ -31,15 +44,15 @@ def find_fabric(text: str) -> str:
     if not path.is_file() and _NAME.fullmatch(text):
         return text
     known = fabrics()
-    match = _NAME_LINE.search(path.read_text(errors="replace")) if path.is_file() else None
-    if match and match.group(1) in known:
-        return match.group(1)
+    name = _name_in(path.read_text(errors="replace")) if path.is_file() else None
+    if name in known:
+        return name
     records = {name: state.read(name) for name in known}
     by_path = [name for name, record in records.items() if record and record.file == str(path.resolve())]
     if len(by_path) == 1:
         return by_path[0]
-    if match:
-        return match.group(1)
+    if name is not None:
+        return name
     raise InputError(
         f"{text}: wanted a fabric's name or its topology file, found neither; "
         f"fabrics on this machine: {', '.join(known) or 'none'}"

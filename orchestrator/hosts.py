@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ _FOLDER = "hosts"
 
 @dataclass(frozen=True)
 class Card:
-    """What a network card was like before it became a port."""
+    """What a network card (or the loopback) was like before it became a port."""
 
     mtu: int
     alias: str
@@ -110,6 +111,8 @@ def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:
             _undo(fabric, name, before)
             _path(fabric, name).unlink()
             done.append(name)
+    with contextlib.suppress(OSError):  # others are remembered there still, or there are none
+        (state.folder(fabric) / _FOLDER).rmdir()
     return tuple(done)
 
 
@@ -174,7 +177,7 @@ def _remember(fabric: str, plan: HostPlan) -> None:
             f"{node} of {fabric} was applied in another network namespace of this machine; "
             f"run `hipsnet destroy {fabric} --node {node}` there first"
         )
-    names = {link.name for link in plan.config.ports}
+    names = {link.name for link in plan.config.links}
     if known is not None and known.cards.keys() - names:
         _undo(fabric, node, known)
         known = None
@@ -204,12 +207,17 @@ def _undo(fabric: str, node: str, before: Before) -> None:
         detach(fabric, node, before.cards)
         there = links.read(context)
         cards = tuple(
-            LinkConfig(name, "card", mtu=card.mtu, alias=card.alias, tx_checksum=card.tx_checksum)
+            LinkConfig(
+                name,
+                "loopback" if name == "lo" else "card",
+                mtu=card.mtu,
+                alias=card.alias,
+                tx_checksum=card.tx_checksum,
+            )
             for name, card in before.cards.items()
             if name in there
         )
-        loopback = LinkConfig("lo", "loopback")
-        config = NodeConfig(fabric, node, (loopback, *cards), sysctls=dict(before.sysctls))
+        config = NodeConfig(fabric, node, cards, sysctls=dict(before.sysctls))
         settle(context, config)
         for name, card in before.cards.items():
             if name in there and not card.up:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
 
-from hipsnet.errors import ProvisionError
+from hipsnet.errors import CapabilityError, ProvisionError
 from hipsnet.node.namespace import inside
 
 
@@ -32,6 +34,14 @@ class Context:
 
 @contextmanager
 def opened(node: str, namespace: str | None) -> Iterator[Context]:
-    """Enter the node's namespace (None: where we are) with a netlink socket in it."""
+    """Enter the node's namespace (None: where we are) with a netlink socket in it.
+
+    What the kernel refuses inside is a ProvisionError, or a CapabilityError if it is for want of a privilege.
+    """
     with inside(namespace), IPRoute() as netlink:
-        yield Context(node, netlink)
+        try:
+            yield Context(node, netlink)
+        except NetlinkError as error:
+            if error.code in (errno.EPERM, errno.EACCES):
+                raise CapabilityError(f"{node}: not permitted to change its network; run as root") from error
+            raise ProvisionError(f"{node}: the kernel refused: {error}; run the command again") from error

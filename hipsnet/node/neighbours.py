@@ -79,7 +79,7 @@ def resolve(context: Context, entries: Iterable[tuple[str, IPv4Address]], timeou
     """Make the kernel ask for the MACs of (interface, address) by ARP; wait for answers up to `timeout_s`."""
     missing = set(entries)
     for link, address in missing:
-        context.netlink.neigh("add", dst=str(address), ifindex=context.index(link), state=0, flags=_USE)
+        context.netlink.neigh("replace", dst=str(address), ifindex=context.index(link), state=0, flags=_USE)
     deadline = time.monotonic() + timeout_s
     while missing and time.monotonic() < deadline:
         time.sleep(_POLL_S)

@@ -1,0 +1,89 @@
+"""Destroying: by name, by file, without a file, all at once; nothing stays and nothing else goes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+from orchestrator import state
+from tests.lab.rig import REPOSITORY, Lab, command_line, hipsnet, traces
+
+MakeLab = Callable[..., Lab]
+
+
+def test_by_file_by_name_and_by_a_file_that_was_edited_or_lost(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    clean = traces(lab.name)
+
+    def lose() -> object:
+        lab.file.unlink()
+        return lab.file
+
+    def spoil() -> object:
+        lab.file.write_text(f"name: {lab.name}   # broken below\nfabric: [")
+        return lab.file
+
+    def rename() -> object:
+        lab.edit(name="another")
+        return lab.file
+
+    for what in (lambda: lab.file, lambda: lab.name, lose, spoil, rename):
+        lab.edit(name=lab.name)
+        lab.provision()
+        assert traces(lab.name) != clean
+        done = hipsnet("destroy", what())
+        assert done.returncode == 0, done.stderr
+        assert "8 nodes removed" in done.stdout
+        assert traces(lab.name) == clean
+
+
+def test_what_is_not_there_is_no_error_and_what_means_nothing_is(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    assert hipsnet("destroy", lab.name).returncode == 0
+    assert lab.run("destroy").returncode == 0
+    assert hipsnet("destroy", lab.file.with_name("no-such.yaml")).returncode == 2
+    assert hipsnet("destroy").returncode == 2
+    assert hipsnet("destroy", lab.name, "--all").returncode == 2
+
+
+def test_the_record_may_be_lost(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    clean = traces(lab.name)
+    lab.provision()
+    state.remove(lab.name)
+    assert hipsnet("destroy", lab.name).returncode == 0
+    assert traces(lab.name) == clean
+
+
+def test_all_clears_every_fabric_and_nothing_else(make_lab: MakeLab) -> None:
+    """In a mount namespace of its own, which sees only the fabrics of this test."""
+    first, second = make_lab(), make_lab({"kind": "torus", "sides": [3]})
+    program = f"""
+import json, subprocess, sys
+def hipsnet(*arguments):
+    return subprocess.run([*{command_line()!r}, *arguments], capture_output=True, text=True, check=True).stdout
+for file in sys.argv[1:]:
+    hipsnet("provision", file)
+subprocess.run(["ip", "netns", "add", "{first.name}-mine"], check=True)
+removed = json.loads(hipsnet("destroy", "--all", "--json"))
+left = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout.split()
+again = hipsnet("destroy", "--all")
+subprocess.run(["ip", "netns", "del", "{first.name}-mine"], check=True)
+print(json.dumps([[found["fabric"] for found in removed], left, again]))
+"""
+    places = "/run/netns /run/hipsnet"
+    hide = f"for place in {places}; do mkdir -p $place; mount -t tmpfs none $place; done"
+    done = subprocess.run(
+        [
+            "unshare", "-m", "sh", "-c",
+            f'{hide}; mount -t bpf none /sys/fs/bpf; exec "$@"', "-",
+            command_line()[0], "-c", program, str(first.file), str(second.file),
+        ],
+        capture_output=True, text=True, cwd=REPOSITORY, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    removed, left, again = json.loads(done.stdout)
+    assert removed == sorted([first.name, second.name])
+    assert left == [f"{first.name}-mine"]
+    assert again == "no fabric on this machine\n"

@@ -1,0 +1,97 @@
+"""What inspect and ping tell of a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.lab.rig import BCUBE_3_2, Lab, run, traces
+
+MakeLab = Callable[..., Lab]
+
+
+def test_every_server_port_address_and_peer_is_told(make_lab: MakeLab) -> None:
+    lab = make_lab(BCUBE_3_2, link={"rate": "500Mbit/s", "mtu": 4200})
+    lab.provision()
+    fabric = lab.load()[1]
+    report = lab.inspect()
+    assert (report["fabric"], report["kind"], report["sides"], report["drift"]) == (
+        lab.name,
+        "bcube",
+        [3, 3],
+        0,
+    )
+    told = {node["name"]: node for node in report["nodes"]}
+    assert told.keys() == fabric.nodes.keys()
+    for server in fabric.servers:
+        assert told[server.name]["identity"] == str(server.identity)
+        assert told[server.name]["ports"] == [
+            {
+                "name": port.name,
+                "level": port.level,
+                "address": str(port.address),
+                "mac": port.mac,
+                "peer": f"{fabric.peer(port).node}.{fabric.peer(port).name}",
+                "state": "up",
+                "mtu": 4200,
+                "rate_bps": 500_000_000,
+                "loss_ppm": 0,
+            }
+            for port in server.ports
+        ]
+    shown = lab.run("inspect").stdout
+    assert "kernel and file agree" in shown
+    assert all(str(server.identity) in shown for server in fabric.servers)
+
+
+def test_a_lab_that_is_not_there_is_all_drift(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    before = traces(lab.name)
+    report = lab.inspect()
+    assert {node["state"] for node in report["nodes"]} == {"missing"}
+    assert report["drift"] == 8
+    assert lab.run("ping").returncode == 2
+    assert traces(lab.name) == before
+
+
+def test_drift_between_file_and_kernel_is_told_one_by_one(make_lab: MakeLab) -> None:
+    lab = make_lab(link={"mtu": 9000})
+    lab.provision()
+    lab.ip("s00", "link", "set", "p0", "mtu", "1500")
+    lab.ip("s00", "route", "del", "10.255.0.2/31")
+    run("ip", "netns", "del", lab.namespace("l1g1"))
+    report = lab.inspect()
+    drift = {node["name"]: node["drift"] for node in report["nodes"] if node["drift"]}
+    assert drift["s00"] == ["link p0 mtu: 1500 -> 9000", "route 10.255.0.2/31: via 10.1.0.2 p1"]
+    states = {node["name"]: node["state"] for node in report["nodes"]}
+    assert [name for name, how in states.items() if how != "present"] == ["l1g1"]
+    shown = lab.run("inspect").stdout
+    assert "drift: s00: link p0 mtu: 1500 -> 9000" in shown
+    assert "drift: l1g1: missing" in shown
+
+
+def test_surplus_nodes_and_an_edited_file_are_told(make_lab: MakeLab) -> None:
+    lab = make_lab(BCUBE_3_2)
+    lab.provision()
+    lab.edit(fabric={"kind": "bcube", "n": 2, "levels": 2})
+    report = lab.inspect()
+    assert set(report["surplus"]) == {"s02", "s12", "s20", "s21", "s22", "l0g2", "l1g2"}
+    assert report["drift"] > len(report["surplus"])
+
+
+def test_ping_takes_every_disjoint_path(make_lab: MakeLab) -> None:
+    lab = make_lab(BCUBE_3_2)
+    lab.provision()
+    done = lab.run("ping")
+    assert done.returncode == 0
+    assert "72 ordered pairs of 9 servers, 144 paths: 144 reach their server" in done.stdout
+    report = lab.ping()
+    assert report["answered"] == report["paths"] == 144
+    assert report["rtt_us"]["min"] <= report["rtt_us"]["median"] <= report["rtt_us"]["max"]
+
+
+def test_a_fat_tree_of_routers_carries_every_pair(make_lab: MakeLab) -> None:
+    lab = make_lab({"kind": "fattree", "servers": 4, "nics": 2}, link={"rate": "1Gbit/s"})
+    lab.provision()
+    assert lab.provision() == []
+    report = lab.ping()
+    assert report["reached"] == report["answered"] == report["paths"] == 12 * 2

@@ -1,0 +1,164 @@
+"""Each aspect of a node against the kernel: what is found missing, once applied, is found no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
+
+import pytest
+
+from hipsnet.errors import ConflictError, ProvisionError
+from hipsnet.node import namespace
+from hipsnet.node.applying import apply, settle
+from hipsnet.node.changes import changes, refuse_conflicts
+from hipsnet.node.context import Context, opened
+from hipsnet.node.desired import LinkConfig, NeighbourConfig, NodeConfig, RouteConfig
+from hipsnet.node.observe import read_actual
+
+NAME = f"t{os.getpid():x}-node"
+PORT = LinkConfig("p0", "cable", mtu=4000, shaped=True, addresses=(IPv4Interface("10.0.0.1/29"),))
+LOOPBACK = LinkConfig("lo", "loopback", addresses=(IPv4Interface("10.255.0.1/32"),))
+BARE = NodeConfig("t", "node", (LOOPBACK, PORT))
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    """A namespace with two cables, whose other ends are there too; the thread is inside."""
+    namespace.create(NAME, "a test's")
+    try:
+        with opened("node", NAME) as found:
+            for port in (0, 1):
+                near = {"ifname": f"p{port}", "address": f"02:48:00:00:00:0{port}"}
+                found.netlink.link("add", kind="veth", peer={"ifname": f"far{port}"}, **near)
+                found.netlink.link("set", index=found.index(f"far{port}"), state="up")
+            yield found
+    finally:
+        namespace.delete(NAME)
+
+
+def steps(context: Context, config: NodeConfig) -> list[tuple[str, str, str]]:
+    """Settle a node; what had to be done, as (aspect, action, subject)."""
+    found = changes(config, read_actual(context, config))
+    settle(context, config)
+    assert changes(config, read_actual(context, config)) == []
+    return [(change.aspect, change.action, change.subject) for change in found]
+
+
+def shown(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_bare_node_is_settled_once(context: Context) -> None:
+    assert steps(context, BARE) == [
+        ("link", "change", "p0 mtu"),
+        ("address", "add", "10.255.0.1/32 on lo"),
+        ("address", "add", "10.0.0.1/29 on p0"),
+        ("state", "change", "p0"),
+    ]
+    assert steps(context, BARE) == []
+
+
+@pytest.mark.parametrize("rate_bps", [8_000, 999_999, 10**8, 5 * 10**8, 10**10, 10**11, 4 * 10**11])
+def test_a_rate_is_set_changed_and_freed_in_place(context: Context, rate_bps: int) -> None:
+    def with_rate(rate: int | None) -> NodeConfig:
+        return replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=rate)))
+
+    steps(context, BARE)
+    assert steps(context, with_rate(123_456_000)) == [("rate", "add", "p0")]
+    assert "htb 48:" in shown("tc", "qdisc", "show", "dev", "p0")
+    subprocess.run(["ping", "-c1", "-W0.1", "-q", "10.0.0.2"], capture_output=True, check=False)
+    assert steps(context, with_rate(rate_bps)) == [("rate", "change", "p0")]
+    actual = read_actual(context, BARE).links["p0"]
+    assert actual.rate_bps is not None and actual.rate_bps // 8 == rate_bps // 8
+    assert "Sent 0 bytes" not in shown("tc", "-s", "class", "show", "dev", "p0")  # still the same class
+    assert steps(context, with_rate(None)) == [("rate", "remove", "p0")]
+    assert "noqueue" in shown("tc", "qdisc", "show", "dev", "p0")
+
+
+def test_addresses_move_and_those_of_others_stay(context: Context) -> None:
+    steps(context, BARE)
+    subprocess.run(["ip", "addr", "add", "192.0.2.1/24", "dev", "p0"], check=True)
+    moved = replace(PORT, addresses=(IPv4Interface("10.0.0.9/29"), IPv4Interface("192.0.2.1/24")))
+    assert steps(context, replace(BARE, links=(LOOPBACK, moved))) == [
+        ("address", "remove", "10.0.0.1/29 on p0"),
+        ("address", "add", "10.0.0.9/29 on p0"),
+    ]
+    steps(context, BARE)
+    assert "192.0.2.1/24" in shown("ip", "addr", "show", "dev", "p0")
+
+
+def test_routes_single_and_shared_change_into_each_other(context: Context) -> None:
+    other = LinkConfig("p1", "cable", addresses=(IPv4Interface("10.0.0.17/29"),))
+    first, second = ("p0", IPv4Address("10.0.0.2")), ("p1", IPv4Address("10.0.0.18"))
+    prefix = IPv4Network("10.9.0.0/16")
+    wide = replace(BARE, links=(LOOPBACK, PORT, other))
+    steps(context, wide)
+    for hops in ((first,), (first, second), (second, first), (second,), ()):
+        routes = (RouteConfig(prefix, hops),) if hops else ()
+        steps(context, replace(wide, routes=routes))
+        found = shown("ip", "route", "show", str(prefix))
+        assert [f"via {via} dev {link}" in found for link, via in (first, second)] == [
+            first in hops,
+            second in hops,
+        ]
+
+
+def test_a_route_of_others_is_a_conflict(context: Context) -> None:
+    steps(context, BARE)
+    subprocess.run(["ip", "route", "add", "10.9.0.0/16", "via", "10.0.0.3"], check=True)
+    route = RouteConfig(IPv4Network("10.9.0.0/16"), (("p0", IPv4Address("10.0.0.2")),))
+    config = replace(BARE, routes=(route,))
+    with pytest.raises(ConflictError, match=r"node: a route to 10\.9\.0\.0/16"):
+        refuse_conflicts(config, read_actual(context, config))
+
+
+def test_neighbours_are_permanent_and_those_of_others_stay(context: Context) -> None:
+    mac, address = "02:48:00:00:00:aa", IPv4Address("10.0.0.2")
+    steps(context, BARE)
+    subprocess.run(["ip", "neigh", "add", "10.0.0.3", "lladdr", mac, "dev", "p0"], check=True)
+    with_one = replace(BARE, neighbours=(NeighbourConfig("p0", address, mac),))
+    assert steps(context, with_one) == [("neighbour", "add", "10.0.0.2 on p0")]
+    with_other = replace(BARE, neighbours=(NeighbourConfig("p0", address, "02:48:00:00:00:bb"),))
+    assert steps(context, with_other) == [("neighbour", "change", "10.0.0.2 on p0")]
+    assert "10.0.0.2 dev p0 lladdr 02:48:00:00:00:bb PERMANENT" in shown("ip", "neigh")
+    assert steps(context, BARE) == [("neighbour", "remove", "10.0.0.2 on p0")]
+    assert "10.0.0.3 dev p0 lladdr" in shown("ip", "neigh")
+
+
+def test_offloads_settings_names_and_bridges(context: Context) -> None:
+    bridge = LinkConfig("br0", "bridge")
+    member = LinkConfig(
+        "p1", "cable", mac="02:48:00:00:00:77", mtu=1500, alias="a cable", master="br0", tx_checksum=False
+    )
+    config = NodeConfig("t", "node", (bridge, member), sysctls={"net/ipv4/conf/p1/arp_ignore": "1"})
+    steps(context, config)
+    assert "tx-checksumming: off" in shown("ethtool", "-k", "p1")
+    assert "02:48:00:00:00:77" in shown("ip", "link", "show", "p1")
+    assert "alias a cable" in shown("ip", "link", "show", "p1")
+    details: Any = shown("ip", "-d", "link", "show", "br0")
+    assert "stp_state 0" in details and "mcast_snooping 0" in details
+    assert steps(context, replace(config, sysctls={"net/ipv4/conf/p1/arp_ignore": "2"})) == [
+        ("sysctl", "change", "net/ipv4/conf/p1/arp_ignore")
+    ]
+
+
+def test_what_the_kernel_refuses_names_node_and_step(context: Context) -> None:
+    unreachable = RouteConfig(IPv4Network("10.9.0.0/16"), (("p0", IPv4Address("203.0.113.1")),))
+    config = replace(BARE, routes=(unreachable,))
+    with pytest.raises(ProvisionError, match=r"node: add route 10\.9\.0\.0/16"):
+        settle(context, config)
+    with pytest.raises(ProvisionError, match="interface p7 wanted, not found"):
+        context.index("p7")
+
+
+def test_to_remove_what_is_gone_is_no_error(context: Context) -> None:
+    steps(context, BARE)
+    config = replace(BARE, links=(replace(LOOPBACK, addresses=()), replace(PORT, addresses=())))
+    planned = changes(config, read_actual(context, config))
+    subprocess.run(["ip", "addr", "flush", "dev", "p0"], check=True)
+    apply(context, planned)
+    assert changes(config, read_actual(context, config)) == []
