@@ -49,7 +49,7 @@ class View:
 
 @dataclass(frozen=True)
 class _Arrow:
-    """One transfer with its ends by name."""
+    """One transfer with its ends by name; `level` is the sender's level or dimension, or its NIC's number."""
 
     stage: int
     round: int
@@ -147,7 +147,7 @@ def _arrows(view: View, server: Server | None) -> Iterator[_Arrow]:
             source_port=port.name,
             target=target.name,
             target_port=target.ports[entry].name,
-            level=port.level,
+            level=port.index if view.fabric.kind == "fattree" else port.level,
             reduces=bool(transfer["op"] == REDUCE),
             offset=int(transfer["offset"]),
             length=int(transfer["length"]),
@@ -163,7 +163,7 @@ def _stage_lines(view: View, server: Server, arrows: list[_Arrow]) -> Iterator[s
     """Thread by thread; what the server sends in a round before what it receives."""
     arrows.sort(key=lambda arrow: (arrow.thread, arrow.round, arrow.target == server.name))
     several_rounds = len({arrow.round for arrow in arrows}) > 1
-    noun = {"bcube": "level", "torus": "dimension", "fattree": "layer"}[view.fabric.kind]
+    noun = {"bcube": "level", "torus": "dimension", "fattree": "NIC"}[view.fabric.kind]
     for thread, group in groupby(arrows, key=lambda arrow: arrow.thread):
         found = list(group)
         levels = sorted({arrow.level for arrow in found})
