@@ -18,11 +18,8 @@ SHORT_PATTERN = 24  # a longer pattern explains nothing that its examples do not
 @cache
 def json_schema() -> Node:
     """Return the topology file's JSON Schema (draft 2020-12)."""
-    schema = Topology.model_json_schema()
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "hipsnet topology file",
-    } | schema
+    schema = Topology.model_json_schema() | {"title": "hipsnet topology file"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def allowed(keys: Keys, data: Any) -> str:

@@ -10,6 +10,7 @@ from hipsnet.topology import explain
 def test_the_schema_is_plain_json_and_names_its_draft():
     schema = json.loads(json.dumps(explain.json_schema()))
     assert schema["$schema"].endswith("2020-12/schema")
+    assert schema["title"] == "hipsnet topology file"
     assert schema["required"] == ["version", "name", "fabric"]
     assert schema["additionalProperties"] is False
 
