@@ -1,0 +1,198 @@
+"""Every survivor learns who failed, where and why, within the timeout; nothing partial is a result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hipsnet.errors import TransportError
+from hipsnet.node import namespace
+from hipsnet.transport.handshake import GREETING_BYTES, Greeting
+from hipsnet.transport.interface import Peer
+from tests.collective.arena import Arena, Outcome, Rank, arena
+
+IMPATIENT = {"warn_s": 0.5, "timeout_s": 2.0}
+BOUND_S = 15.0  # far above the timeout, so that only a hang reaches it
+
+
+@pytest.fixture
+def bcube(tmp_path: Path) -> Iterator[Arena]:
+    with arena(tmp_path, "{kind: bcube, n: 3, levels: 2}") as made:
+        yield made
+
+
+def keep_reducing(comm: Any) -> None:
+    """Until something fails; what comes back is never anything but the whole sum."""
+    deadline = time.monotonic() + 4 * BOUND_S
+    while time.monotonic() < deadline:
+        array = np.full(300_000, comm.rank, np.float32)
+        comm.all_reduce(array)
+        assert (array == 36).all()
+
+
+def survivors(ranks: list[Rank], without: int) -> list[Outcome]:
+    return [rank.outcome(BOUND_S) for number, rank in enumerate(ranks) if number != without]
+
+
+def test_a_rank_that_dies_is_named_by_all(bcube: Arena) -> None:
+    with bcube.start(keep_reducing, **IMPATIENT) as ranks:
+        time.sleep(1.5)
+        ranks[4].signal(signal.SIGKILL)
+        for outcome in survivors(ranks, without=4):
+            assert (
+                "rank 4: it closed the connection" in outcome.error
+                or "rank 4: Connection reset" in outcome.error
+            )
+            assert "at level" in outcome.error
+            assert "bytes received" in outcome.error
+
+
+def test_a_rank_that_is_stopped_is_named_by_all(bcube: Arena) -> None:
+    with bcube.start(keep_reducing, **IMPATIENT) as ranks:
+        time.sleep(1.5)
+        stopped_at = time.monotonic()
+        ranks[7].signal(signal.SIGSTOP)
+        for outcome in survivors(ranks, without=7):
+            assert "rank 7: it has been silent for 2." in outcome.error
+            assert "stage" in outcome.error
+        assert time.monotonic() - stopped_at >= IMPATIENT["timeout_s"] - 0.5
+        ranks[7].signal(signal.SIGCONT)
+        assert ranks[7].outcome(BOUND_S).error  # and it learns that it was given up
+
+
+def test_a_rank_that_exits_before_the_first_collective(bcube: Arena) -> None:
+    def body(comm: Any) -> None:
+        if comm.rank == 2:
+            os._exit(0)
+        comm.all_reduce(np.zeros(10, np.float32))
+
+    with bcube.start(body, **IMPATIENT) as ranks:
+        for outcome in survivors(ranks, without=2):
+            assert "rank 2" in outcome.error
+
+
+def test_a_rank_that_never_starts_is_named_with_its_address(bcube: Arena) -> None:
+    # Rank 3's greeting says so before anything else: it has no token, and is a stranger to all others.
+    with bcube.start(
+        keep_reducing, per_rank={3: {"token": "other"}}, start_timeout_s=1.5, **IMPATIENT
+    ) as ranks:
+        outcomes = survivors(ranks, without=3)
+        assert all(outcome.error for outcome in outcomes)
+        neighbours = [outcomes[rank] for rank in (0, 3, 4, 5)]  # ranks 0, 4, 5, 6
+        assert all("rank 3 (10." in outcome.error for outcome in neighbours), outcomes
+
+
+@pytest.mark.parametrize(
+    ("odd_one", "words"),
+    [
+        (lambda comm: comm.all_reduce(np.zeros(11, np.float32)), "sum of 11 x float32"),
+        (lambda comm: comm.all_reduce(np.zeros(10, np.float64)), "sum of 10 x float64"),
+        (lambda comm: comm.all_reduce(np.zeros(10, np.float32), "max"), "max of 10 x float32"),
+    ],
+    ids=["size", "dtype", "operation"],
+)
+def test_another_call_on_one_rank(bcube: Arena, odd_one: Any, words: str) -> None:
+    def body(comm: Any) -> None:
+        comm.barrier()
+        if comm.rank == 5:
+            odd_one(comm)
+        else:
+            comm.all_reduce(np.zeros(10, np.float32))
+
+    for outcome in bcube.run(body, **IMPATIENT):
+        assert words in outcome.error
+        assert "sum of 10 x float32" in outcome.error
+
+
+def test_another_algorithm_on_one_rank(bcube: Arena) -> None:
+    with bcube.start(
+        keep_reducing, per_rank={8: {"algorithm": "ring"}}, start_timeout_s=3.0, **IMPATIENT
+    ) as ranks:
+        errors = [rank.outcome(BOUND_S).error for rank in ranks]
+    assert all(errors)
+    assert any("algorithm hips" in error and "algorithm ring" in error for error in errors), errors
+
+
+def test_another_protocol_version_is_told_to_both() -> None:
+    mine = Greeting(0, 9, "same", "token")
+    other = bytearray(Greeting(1, 9, "same", "token").pack(0, Peer(0, 0, "", 0, "")))
+    other[4] += 1  # its version ...
+    body = bytes(other[: -len(mine._seal(b""))])
+    with pytest.raises(TransportError, match=r"rank 0 and rank 1 .* protocol version 1 here, 2 there"):
+        mine.unpack(body + mine._seal(body), role=0)  # ... under a good seal
+
+
+def test_strangers_do_not_disturb(bcube: Arena) -> None:
+    """What connects without the job's token, and speaks nonsense, is dropped; the job goes on."""
+
+    def body(comm: Any) -> float:
+        array = np.ones(1000, np.float32)
+        return float(comm.all_reduce(array)[0])
+
+    with bcube.start(body, per_rank={0: {}}, start_timeout_s=20.0) as ranks:
+        with namespace.inside(bcube.name):
+            strangers = [_knock(GREETING_BYTES * bytes([n])) for n in range(3)]
+        outcomes = [rank.outcome(BOUND_S) for rank in ranks]
+        for stranger in strangers:
+            stranger.close()
+    assert [outcome.value for outcome in outcomes] == [9.0] * 9, outcomes
+
+
+def _knock(words: bytes) -> socket.socket:
+    """Connect to rank 8's first port, as soon as it listens, and say this."""
+    deadline = time.monotonic() + BOUND_S
+    while True:
+        try:
+            stranger = socket.create_connection(("10.0.0.19", 29472), timeout=1)
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+    stranger.sendall(words)
+    return stranger
+
+
+def test_after_a_failure_the_communicator_refuses(bcube: Arena) -> None:
+    def body(comm: Any) -> str:
+        with suppress(TransportError):
+            comm.all_reduce(np.zeros(10 + (comm.rank == 1), np.float32))
+        try:
+            comm.all_reduce(np.zeros(10, np.float32))
+        except TransportError as error:
+            return str(error)
+        return "went on"
+
+    for outcome in bcube.run(body, **IMPATIENT):
+        assert "an earlier collective failed" in outcome.value
+
+
+def test_a_slow_rank_is_warned_of_and_waited_for(bcube: Arena) -> None:
+    """Between the warning and the timeout nothing is lost."""
+
+    def body(comm: Any) -> list[str]:
+        import logging
+
+        records: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("hipsnet").addHandler(handler)
+        if comm.rank == 0:
+            time.sleep(2.0)
+        assert (comm.all_reduce(np.ones(100, np.float32)) == 9).all()
+        return records
+
+    outcomes = bcube.run(body, warn_s=0.5, timeout_s=BOUND_S)
+    assert not any(outcome.error for outcome in outcomes), outcomes
+    warnings = [line for outcome in outcomes for line in outcome.value]
+    assert any("rank 0" in line and "silent" in line for line in warnings)
+    assert all("rank 0" in line for line in warnings)  # those that wait, too, are not blamed
