@@ -1,0 +1,110 @@
+"""Imports run one way only, from a room to those that its line in `MAY_IMPORT` names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ERRORS, SETTINGS = "hipsnet.errors", "hipsnet.settings"
+MAY_IMPORT = {
+    "kernel": set(),
+    ERRORS: set(),
+    SETTINGS: {ERRORS},
+    "hipsnet.topology": {ERRORS},
+    "hipsnet.node": {ERRORS, "hipsnet.topology", "kernel"},
+    "hipsnet.transport": {ERRORS},
+    "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.topology", "hipsnet.transport"},
+    "hipsnet": {ERRORS, SETTINGS, "hipsnet.collective"},  # hipsnet/__init__.py, the face of the library
+}
+MAY_IMPORT["orchestrator"] = set(MAY_IMPORT)
+MAY_IMPORT["tools"] = set(MAY_IMPORT)
+PACKAGES = {room.partition(".")[0] for room in MAY_IMPORT} | {"tests"}
+
+
+def upward(root: Path) -> list[str]:
+    """Every import below `root` that the table does not allow: `file:line: room imports room`."""
+    found = []
+    for package in sorted(PACKAGES - {"tests"}):
+        for file in sorted((root / package).rglob("*.py")):
+            module = file.relative_to(root).with_suffix("").parts
+            here = room_of(module)
+            for line, name in imports(file.read_text(), module):
+                there = room_of(tuple(name.split(".")))
+                if there != here and there not in MAY_IMPORT.get(here, set()):
+                    found.append(f"{file.relative_to(root)}:{line}: {here} imports {there}")
+    return found
+
+
+def room_of(module: tuple[str, ...]) -> str:
+    """The room of a module: `hipsnet.<room>`, `hipsnet` itself, or the package's name."""
+    return ".".join(module[:2]) if module[0] == "hipsnet" and module[1:2] != ("__init__",) else module[0]
+
+
+def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """The modules of ours that a file imports, wherever in it, with the line."""
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(module[: -node.level]) if node.level else ""
+            base = ".".join(filter(None, (above, node.module)))
+            # `from hipsnet import topology` names a room only together with what it imports.
+            names = [f"{base}.{alias.name}" if base == "hipsnet" else base for alias in node.names]
+        yield from ((node.lineno, name) for name in names if name.split(".")[0] in PACKAGES)
+
+
+def test_imports_run_one_way() -> None:
+    assert upward(ROOT) == []
+
+
+def test_the_table_itself_runs_one_way() -> None:
+    seen: set[str] = set()
+    while ready := [room for room in MAY_IMPORT if room not in seen and MAY_IMPORT[room] - {room} <= seen]:
+        seen.update(ready)
+    assert seen == set(MAY_IMPORT)
+
+
+def test_every_package_of_the_library_is_in_the_table() -> None:
+    rooms = {f"hipsnet.{init.parent.name}" for init in (ROOT / "hipsnet").glob("*/__init__.py")}
+    assert rooms <= set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "told"),
+    [
+        ("hipsnet/topology/a.py", "import hipsnet.node.links", "hipsnet.topology imports hipsnet.node"),
+        ("hipsnet/topology/a.py", "from hipsnet import node", "hipsnet.topology imports hipsnet.node"),
+        ("hipsnet/topology/a.py", "from ..node import links", "hipsnet.topology imports hipsnet.node"),
+        ("hipsnet/node/a.py", "from orchestrator.plan import x", "hipsnet.node imports orchestrator"),
+        (
+            "hipsnet/transport/a.py",
+            "from hipsnet.topology import x",
+            "hipsnet.transport imports hipsnet.topology",
+        ),
+        (
+            "hipsnet/collective/a.py",
+            "def f():\n    import hipsnet.node",
+            "hipsnet.collective imports hipsnet.node",
+        ),
+        (
+            "hipsnet/errors.py",
+            "from hipsnet.settings import Settings",
+            "hipsnet.errors imports hipsnet.settings",
+        ),
+        ("hipsnet/new/a.py", "import hipsnet.errors", "hipsnet.new imports hipsnet.errors"),
+        ("kernel/a.py", "import hipsnet.errors", "kernel imports hipsnet.errors"),
+        ("orchestrator/a.py", "from tests import x", "orchestrator imports tests"),
+        ("orchestrator/a.py", "import tools.bench", "orchestrator imports tools"),
+    ],
+)
+def test_a_planted_import_is_found(tmp_path: Path, file: str, source: str, told: str) -> None:
+    planted = tmp_path / file
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"import json\n{source}\n")
+    line = 3 if "\n" in source else 2
+    assert upward(tmp_path) == [f"{file}:{line}: {told}"]
