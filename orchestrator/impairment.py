@@ -20,6 +20,7 @@ from hipsnet.topology import Fabric, Link, Port, Topology
 from hipsnet.topology.quantities import parse_delay, parse_rate
 from orchestrator.lab import namespace_name, require
 from orchestrator.locking import locked
+from orchestrator.provisioning import await_carriers
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def impair(topology: Topology, fabric: Fabric, link: Link, fault: Fault) -> tupl
             config = node_config(topology, fabric, port.node)
             with opened(port.node, namespace_name(fabric.name, port.node)) as context:
                 done += _set(context, config, port, fault, cut_here=port == link.b)
+        if fault.up:
+            await_carriers(fabric.name, {port.node: [port.name] for port in (link.a, link.b)})
     return tuple(done)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
-from hipsnet.node import namespace
+from hipsnet.errors import ProvisionError
+from hipsnet.node import links, namespace
 from hipsnet.node.applying import settle
 from hipsnet.node.context import opened
 from hipsnet.node.programs import ensure_programs
@@ -16,6 +17,7 @@ from orchestrator.locking import locked
 from orchestrator.plan import Plan, make_plan
 from orchestrator.removal import remove_nodes
 
+CARRIER_S = 3.0
 Tell = Callable[[str], None]
 
 
@@ -57,6 +59,17 @@ def carry_out(plan: Plan, tell: Tell) -> None:
         with opened(node, namespace_name(name, node)) as context:
             settle(context, plan.configs[node])
         tell(f"{node} configured")
+    raised = {node for node, steps in plan.changes.items() if any(step.aspect == "state" for step in steps)}
+    await_carriers(name, {node: [port.name for port in plan.fabric.nodes[node].ports] for node in raised})
+
+
+def await_carriers(fabric: str, ports: Mapping[str, Iterable[str]]) -> None:
+    """Wait until these ports, by node, carry frames. Raises ProvisionError naming those that do not."""
+    for node, names in ports.items():
+        with opened(node, namespace_name(fabric, node)) as context:
+            dark = links.without_carrier(context, names, CARRIER_S)
+        if dark:
+            raise ProvisionError(f"{node}: {', '.join(dark)} without carrier; is the other end down?")
 
 
 def _unplug(plan: Plan) -> None:
@@ -79,9 +92,9 @@ def _plug(plan: Plan, tell: Tell) -> None:
         by_node[link.a.node].append(link)
         for port in (link.a, link.b):
             ends[port.node].append((port.name, link))
-    for node, links in by_node.items():
+    for node, plugged in by_node.items():
         with opened(node, namespace_name(fabric, node)) as context:
-            for link in cables.make(context, fabric, links, plan.topology.link.mtu):
+            for link in cables.make(context, fabric, plugged, plan.topology.link.mtu):
                 tell(f"{link.name} plugged")
     for node, named in ends.items():
         with opened(node, namespace_name(fabric, node)) as context:

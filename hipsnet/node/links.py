@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP
@@ -11,6 +12,8 @@ from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
+
+_POLL_S = 0.01
 
 
 def read(context: Context) -> dict[str, ActualLink]:
@@ -70,6 +73,26 @@ def activations(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
             yield Change(
                 desired.name, "state", "add" if now is None else "change", link.name, before, "up", link
             )
+
+
+def without_carrier(context: Context, names: Iterable[str], timeout_s: float) -> tuple[str, ...]:
+    """Wait until these links carry frames; returns those that do not after `timeout_s`.
+
+    A new carrier takes the kernel up to a second to act on (net/core/link_watch.c): until then a bridge drops what
+    comes in. To ask for one link by its index makes it act at once (linkwatch_sync_dev in rtnl_getlink).
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        waiting = tuple(name for name in names if not _is_operational(context, name))
+        if not waiting or time.monotonic() > deadline:
+            return waiting
+        names = waiting
+        time.sleep(_POLL_S)
+
+
+def _is_operational(context: Context, name: str) -> bool:
+    (link,) = context.netlink.get_links(context.index(name))
+    return bool(link.get("IFLA_OPERSTATE") == "UP")
 
 
 def apply(context: Context, change: Change) -> None:
