@@ -86,7 +86,8 @@ def provision(
 
 def _progress(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
 def _teller(progress: Progress) -> Callable[[Plan], provisioning.Tell]:
