@@ -102,6 +102,8 @@ def _asked(wanted: Wanted) -> Measurement:
     which = [name for name in ("size", "sizes", "model") if getattr(wanted, name) is not None]
     if len(which) > 1:
         raise InputError(f"--{which[0]} and --{which[1]} were found; give one of --size, --sizes, --model")
+    if wanted.json is not None and wanted.json != "-" and not Path(wanted.json).parent.is_dir():
+        raise InputError(f"--json: found {wanted.json!r}; wanted a file in a folder that exists, or -")
     dtype = wanted.dtype or "float32"
     if wanted.model is not None:
         cases: tuple[Case, ...] = (Case(models.buckets(wanted.model, dtype), wanted.model),)

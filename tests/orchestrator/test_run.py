@@ -175,6 +175,7 @@ def test_flags_and_variables_are_one_to_one() -> None:
         (["--sizes", "1KiB:64MiB"], "FIRST:LAST:xFACTOR"),
         (["--dtype", "float8"], "allowed: float16, "),
         (["--model", "vgg99"], "vgg19"),
+        (["--json", "/no/such/folder/out.json"], "--json: found"),
         (["--check", "--", "true"], "--check is for measuring"),
         (["--", "no-such-program"], "no-such-program"),
     ],
