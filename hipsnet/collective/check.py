@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective.loads import Report, report
-from hipsnet.collective.schedule import COPY, ORDER, REDUCE, Schedule
+from hipsnet.collective.schedule import COPY, ORDER, REDUCE, Schedule, steps
 from hipsnet.errors import ScheduleError
 from hipsnet.topology import Fabric
 
@@ -31,7 +31,7 @@ def check(schedule: Schedule, fabric: Fabric) -> Report:
     """
     _check_columns(schedule, fabric)
     sums = _Sums(schedule)
-    for rows in _steps(schedule):
+    for rows in steps(schedule):
         sums.apply(rows)
     sums.check_complete()
     return report(schedule, fabric)
@@ -72,14 +72,6 @@ def _check_columns(schedule: Schedule, fabric: Fabric) -> None:
     ):
         if wrong.any():
             raise ScheduleError(f"{describe(schedule, int(np.argmax(wrong)))}: {what}")
-
-
-def _steps(schedule: Schedule) -> Iterator[range]:
-    """The transfers of each (stage, round)."""
-    t = schedule.transfers
-    step = t["stage"].astype(np.int64) << 16 | t["round"]
-    starts = [int(i) for i in np.flatnonzero(np.diff(step, prepend=-1))]
-    yield from map(range, starts, [*starts[1:], len(t)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective.endpoints import receiver_ports
-from hipsnet.collective.schedule import Schedule
+from hipsnet.collective.schedule import Schedule, steps
 from hipsnet.topology import Fabric
 
 
@@ -40,24 +40,17 @@ def report(schedule: Schedule, fabric: Fabric) -> Report:
     ports = len(fabric.servers[0].ports)
     out = transfers["src"].astype(np.int64) * ports + transfers["level"]
     into = transfers["dst"].astype(np.int64) * ports + receiver_ports(fabric, transfers)
-    starts = _step_starts(schedule)
-    bounds = zip(starts, [*starts[1:], len(transfers)], strict=True)
-    in_steps = sum(_busiest(transfers["length"][a:b], out[a:b], into[a:b]) for a, b in bounds)
+    turns = steps(schedule)
+    cuts = [slice(turn.start, turn.stop) for turn in turns]
+    in_steps = sum(_busiest(transfers["length"][cut], out[cut], into[cut]) for cut in cuts)
     size = schedule.world_size * ports
     return Report(
         sent=_sums(out, transfers["length"], size).reshape(-1, ports),
         received=_sums(into, transfers["length"], size).reshape(-1, ports),
-        steps=len(starts),
+        steps=len(turns),
         in_steps=in_steps,
         largest=int(transfers["length"].max(initial=0)),
     )
-
-
-def _step_starts(schedule: Schedule) -> list[int]:
-    """The first transfer of each (stage, round)."""
-    transfers = schedule.transfers
-    step = transfers["stage"].astype(np.int64) << 16 | transfers["round"]
-    return [int(i) for i in np.flatnonzero(np.diff(step, prepend=-1))]
 
 
 def _sums(where: NDArray[np.int64], length: NDArray[np.int64], size: int) -> NDArray[np.int64]:

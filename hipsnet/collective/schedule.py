@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,14 @@ def rank_view(schedule: Schedule, rank: int) -> NDArray[Any]:
     transfers = schedule.transfers
     view: NDArray[Any] = transfers[(transfers["src"] == rank) | (transfers["dst"] == rank)]
     return view
+
+
+def steps(schedule: Schedule) -> list[range]:
+    """The transfers of each (stage, round) that has some, as ranges of their numbers."""
+    transfers = schedule.transfers
+    step = transfers["stage"].astype(np.int64) << 16 | transfers["round"]
+    starts = [int(first) for first in np.flatnonzero(np.diff(step, prepend=-1))]
+    return [range(first, stop) for first, stop in pairwise([*starts, len(transfers)])]
 
 
 def split(count: int, parts: int) -> NDArray[np.int64]:

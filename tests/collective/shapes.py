@@ -1,0 +1,55 @@
+"""Fabrics and algorithms for the tests of schedules."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis import strategies as st
+
+from hipsnet.collective.algorithms import Algorithm
+from hipsnet.topology import Fabric, build, parse
+
+BCUBES = ("bcube(3,2)", "bcube(2,3)", "bcube(4,1)", "bcube(3,3)", "bcube(4,2)")
+TORUSES = ("torus(3,3)", "torus(4,4)", "torus(2,3,2)", "torus(2,2)", "torus(6)", "torus(5,2,4)", "torus(2,7)")
+FATTREES = ("fattree(9,1)", "fattree(9,2)", "fattree(5,3)", "fattree(2,1)")
+
+
+@cache
+def fabric(shape: str) -> Fabric:
+    """`bcube(n,k)`, `torus(side,...)` or `fattree(servers,nics)`."""
+    kind, _, numbers = shape.rstrip(")").partition("(")
+    a, *rest = (int(number) for number in numbers.split(","))
+    sizes = {
+        "bcube": f"n: {a}, levels: {rest[0] if rest else 1}",
+        "torus": f"sides: {[a, *rest]}",
+        "fattree": f"servers: {a}, nics: {rest[0] if rest else 1}",
+    }
+    text = f"version: 1\nname: demo\nfabric: {{kind: {kind}, {sizes[kind]}}}\n"
+    return build(parse(text, "topology.yaml"))
+
+
+@st.composite
+def algorithms(draw: st.DrawFn, made: Fabric) -> Algorithm:
+    """Any algorithm that this fabric can do, with any of its options."""
+    name = draw(
+        st.sampled_from(("ring", "mesh", "ps") if made.kind == "fattree" else ("hips", "ring", "mesh", "ps"))
+    )
+    if name == "ps":
+        return Algorithm("ps", servers=draw(st.integers(1, len(made.servers))))
+    if name != "hips":
+        return Algorithm(name)
+    exchanges = st.sampled_from(("mesh", "ring", "ps"))
+    exchange = draw(
+        st.one_of(
+            st.just(()),
+            exchanges.map(lambda one: (one,)),
+            st.tuples(*[exchanges] * len(made.sides)),
+        )
+    )
+    one_way = made.kind == "torus" and "ring" in (exchange or ("ring",)) and draw(st.booleans())
+    return Algorithm("hips", exchange, one_way)
+
+
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 31, 97, 101, 997, 4099)
+counts = st.one_of(st.integers(0, 40), st.sampled_from(PRIMES), st.integers(0, 5000))
+"""Vector lengths: none, one, fewer than servers, primes, any."""
