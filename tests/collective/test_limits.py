@@ -1,0 +1,88 @@
+"""Loads and steps are those of the closed forms, exactly; nothing is below the bound."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hipsnet.collective import limits
+from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective.check import check
+from hipsnet.collective.limits import ClosedForm
+from tests.collective.shapes import BCUBES, FATTREES, TORUSES, algorithms, fabric
+
+
+def measured(algorithm: Algorithm, shape: str, count: int) -> ClosedForm:
+    """The busiest port's elements over the vector's, step by step, and the steps."""
+    report = check(algorithm.build(fabric(shape), count), fabric(shape))
+    return ClosedForm(Fraction(report.in_steps, count), report.steps)
+
+
+@pytest.mark.parametrize("shape", (*BCUBES, *TORUSES, *FATTREES))
+def test_flat_algorithms(shape: str) -> None:
+    made = fabric(shape)
+    ranks, ports = len(made.servers), len(made.servers[0].ports)
+    count = ranks * ports * 4
+    assert measured(Algorithm("ring"), shape, count) == limits.ring(made)
+    assert measured(Algorithm("mesh"), shape, count) == limits.mesh(made)
+    for servers in (1, 2, ranks):
+        if servers <= ranks:
+            wanted = limits.ps(made, servers)
+            assert measured(Algorithm("ps", servers=servers), shape, servers * ports) == wanted
+
+
+@pytest.mark.parametrize(("n", "levels"), [(3, 2), (2, 3), (4, 1), (3, 3), (4, 2), (8, 2)])
+@pytest.mark.parametrize("exchange", ["mesh", "ring", "ps"])
+def test_hips_on_bcube(n: int, levels: int, exchange: str) -> None:
+    found = measured(Algorithm("hips", (exchange,)), f"bcube({n},{levels})", levels * n**levels * 2)
+    assert found == limits.hips_bcube(n, levels, exchange)
+
+
+@pytest.mark.parametrize("sides", [(3, 3), (4, 4), (6,), (3, 3, 3), (5, 5)])
+@pytest.mark.parametrize("one_way", [False, True])
+def test_hips_on_a_torus_with_like_sides(sides: tuple[int, ...], one_way: bool) -> None:
+    shape = f"torus({','.join(map(str, sides))})"
+    count = 2 * len(sides) * prod(sides)
+    assert measured(Algorithm("hips", one_way=one_way), shape, count) == limits.hips_torus(sides, one_way)
+
+
+@pytest.mark.parametrize("sides", [(2, 3, 2), (5, 2, 4), (2, 7), (4, 8), (2, 2), (2, 2, 2), (3, 2, 3, 2)])
+def test_unlike_sides_reach_the_bound_too(sides: tuple[int, ...]) -> None:
+    """Cut into pieces no port carries more than the bound, but for the elements that do not divide."""
+    shape, count = f"torus({','.join(map(str, sides))})", 10**7
+    made = fabric(shape)
+    report = check(Algorithm("hips").build(made, count), made)
+    slack = sum(2 * side for side in sides) * 4 * len(sides)  # one element for each transfer of a port
+    assert limits.bound(made) * count <= report.busiest <= limits.bound(made) * count + slack
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *FATTREES)), st.integers(1, 3000))
+def test_nothing_is_below_the_bound(data: st.DataObject, shape: str, count: int) -> None:
+    made = fabric(shape)
+    report = check(data.draw(algorithms(made)).build(made, count), made)
+    assert report.busiest >= limits.bound(made) * count
+    # Every contribution leaves N - 1 servers once, and every sum is brought to N - 1.
+    assert report.sent.sum() == report.received.sum()
+    assert report.sent.sum() >= 2 * (len(made.servers) - 1) * count
+    assert report.busiest <= report.in_steps <= report.sent.sum()
+
+
+def test_published_figures() -> None:
+    assert [round(float(limits.bound(fabric(shape))), 3) for shape in ("fattree(9,1)", "bcube(3,2)")] == [
+        1.778,
+        0.889,
+    ]
+    assert round(float(limits.hips_torus((3, 3), one_way=True).bandwidth), 3) == 0.889
+    assert round(float(limits.hips_torus((3, 3), one_way=False).bandwidth), 3) == 0.444
+    assert round(float(limits.hips_bcube(8, 3, "mesh").bandwidth), 3) == 0.665
+
+
+def test_the_limit_in_seconds() -> None:
+    limit = limits.limit_s(fabric("bcube(3,2)"), 500_000_000, 64 << 20)
+    assert limit == pytest.approx(2 * 8 * (64 << 20) * 8 / (9 * 2 * 500e6))
+    assert limits.limit_s(fabric("bcube(3,2)"), None, 64 << 20) is None

@@ -1,0 +1,133 @@
+"""`hipsnet schedule`: what it prints, its JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hipsnet.errors import InputError
+from orchestrator.cli import app
+from orchestrator.sizes import format_size, parse_size
+
+SERVER_01_STAGES = """\
+hips on demo, BCube(3,2): 9 servers, 2 threads, 18 x float32 (72 B)
+server <01> is rank 1
+
+stage 1 of 4: aggregate
+  thread 0, level 0
+    p0 -> s00.p0  reduce  [ 0,  3)  12 B
+    p0 -> s02.p0  reduce  [ 6,  9)  12 B
+    p0 <- s00.p0  reduce  [ 3,  6)  12 B
+    p0 <- s02.p0  reduce  [ 3,  6)  12 B
+  thread 1, level 1
+    p1 -> s11.p1  reduce  [12, 15)  12 B
+    p1 -> s21.p1  reduce  [15, 18)  12 B
+    p1 <- s11.p1  reduce  [ 9, 12)  12 B
+    p1 <- s21.p1  reduce  [ 9, 12)  12 B
+
+stage 2 of 4: aggregate
+"""
+SUMMARY = """\
+s01.p0 sends 64 B, receives 64 B
+s01.p1 sends 64 B, receives 64 B
+all servers: the busiest port carries 64 B, 1.000 x the bound of 64 B
+4 steps, the longest transfer is 12 B
+physical limit: 1.024e-06 s
+"""
+
+
+@pytest.fixture
+def bcube(tmp_path: Path) -> Path:
+    file = tmp_path / "topology.yaml"
+    file.write_text("version: 1\nname: demo\nfabric: {kind: bcube, n: 3, levels: 2}\n")
+    return file
+
+
+def schedule(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["schedule", *map(str, arguments)])
+
+
+def test_the_stages_of_server_01(bcube: Path) -> None:
+    done = schedule(bcube, "--server", "01", "--size", "72B")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(SERVER_01_STAGES)
+    assert done.stdout.endswith(SUMMARY)
+
+
+def test_rounds_are_told_where_there_are_several(bcube: Path) -> None:
+    done = schedule(bcube, "--algorithm", "ring", "--size", "72B", "--server", "s22")
+    lines = done.stdout.splitlines()
+    assert "stage 1 of 2: aggregate" in lines
+    assert [line.split("  ")[2] for line in lines if " -> " in line][:8] == [
+        f"round {i}" for i in range(1, 9)
+    ]
+
+
+def test_json_holds_all_servers_or_one(bcube: Path) -> None:
+    everything = json.loads(schedule(bcube, "--json", "--size", "1MiB", "--dtype", "float16").stdout)
+    assert everything["count"] == 1 << 19
+    assert len(everything["transfers"]) == 144
+    assert sum(port["sent_bytes"] for port in everything["ports"]) == 2 * 8 * (1 << 20)
+    assert everything["busiest_port_bytes"] / everything["bound_bytes"] == pytest.approx(1, abs=1e-4)
+    one = json.loads(
+        schedule(bcube, "--json", "--server", "01", "--size", "1MiB", "--dtype", "float16").stdout
+    )
+    mine = [t for t in everything["transfers"] if "s01" in (t["source"], t["target"])]
+    assert one["transfers"] == mine
+    assert one["ports"] == everything["ports"]
+    first = {"stage": 0, "thread": 0, "source": "s00", "target": "s01", "op": "reduce"}
+    assert first.items() <= mine[0].items()
+    assert mine[0]["bytes"] == 2 * mine[0]["length"]
+
+
+def test_the_variables_of_the_engine_choose_too(bcube: Path) -> None:
+    done = CliRunner().invoke(app, ["schedule", str(bcube)], env={"HIPSNET_ALGORITHM": "mesh"})
+    assert done.stdout.startswith("mesh on demo")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--algorithm", "rong"], "allowed: hips, ring, mesh, ps"),
+        (["--exchange", "star"], "allowed: mesh, ring, ps"),
+        (["--one-way"], "rings of a torus"),
+        (["--servers", "10", "--algorithm", "ps"], "1 to 9"),
+        (["--size", "3B"], "at least one float32"),
+        (["--size", "many"], "wanted a number"),
+        (["--dtype", "float8"], "allowed: float"),
+        (["--server", "99"], "no server '99'"),
+    ],
+)
+def test_wrong_options(bcube: Path, arguments: list[str], told: str) -> None:
+    done = schedule(bcube, *arguments)
+    assert isinstance(done.exception, InputError)
+    assert told in str(done.exception)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0), ("4096", 4096), ("1B", 1), ("1KiB", 1024), ("1kib", 1024), ("1KB", 1000), ("1.5KiB", 1536),
+        ("64MiB", 64 << 20), ("1MB", 10**6), ("2 GiB", 2 << 30), ("1TB", 10**12), ("0.001GB", 10**6),
+    ],
+)  # fmt: skip
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "-1KiB", "1.5B", "1e3", "1 K", "1Mbit", "1,5MiB", "0x10", "٣KiB"]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(InputError, match="size: found"):
+        parse_size(text)
+
+
+def test_sizes_as_shown() -> None:
+    assert [format_size(size) for size in (0, 1023, 1024, 1_500_000, 64 << 20, 3 << 40)] == [
+        "0 B", "1023 B", "1 KiB", "1.431 MiB", "64 MiB", "3 TiB",
+    ]  # fmt: skip
