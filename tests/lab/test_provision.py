@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
 import time
 from collections import Counter
@@ -12,8 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from hipsnet.errors import ProvisionError
-from hipsnet.node import pins
-from hipsnet.node.namespace import NAMED
+from hipsnet.node import bpf, pins
+from hipsnet.node.namespace import NAMED, inside
 from orchestrator import state
 from orchestrator.locking import locked
 from tests.lab.rig import BCUBE_2_2, BCUBE_3_2, REPOSITORY, Lab, command_line, run, traces
@@ -256,3 +257,22 @@ def test_two_fabrics_live_side_by_side(make_lab: MakeLab) -> None:
     assert first.run("destroy").returncode == 0
     assert second.inspect()["drift"] == 0
     assert second.ping()["reached"] == second.ping()["paths"]
+
+
+def test_a_foreign_program_is_named_and_nothing_is_changed(make_lab: MakeLab) -> None:
+    lab = make_lab(link={"mtu": 9000})
+    lab.provision()
+    lab.ip("s01", "link", "set", "p0", "xdp", "off")
+    pass_on = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)  # return XDP_PASS
+    with inside(lab.namespace("s01")), bpf.closing(bpf.load_xdp("theirs", pass_on)) as program:
+        bpf.attach(indexes(lab, "s01")["p0"], program)
+    lab.edit(link={"mtu": 1500})
+    done = lab.run("provision")
+    assert done.returncode == 1
+    assert "s01: p0 has the XDP program 'theirs'" in done.stderr
+    assert {link["mtu"] for link in json.loads(lab.ip("s00", "-j", "link")) if link["ifname"] != "lo"} == {
+        9000
+    }
+    lab.ip("s01", "link", "set", "p0", "xdp", "off")
+    lab.provision()
+    assert lab.inspect()["drift"] == 0
