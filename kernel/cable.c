@@ -1,10 +1,12 @@
 /* The other end of a server's cable, at a switch: hands every frame on, after its losses and its counts. */
+#include "delay.h"
 #include "parse.h"
 #include "tables.h"
 
 BPF_ARRAY(port_of, u32, MAX_IFINDEX); /* port index + 1 by ifindex, 0 for others */
 BPF_ARRAY(ports, struct port, MAX_PORTS);
 BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
+RINGS(rings);
 
 int cable(struct xdp_md *frame)
 {
@@ -19,10 +21,10 @@ int cable(struct xdp_md *frame)
 	if (!port || !count)
 		return XDP_PASS;
 
-	count->rx_frames++;
-	count->rx_bytes += bpf_xdp_get_buff_len(frame);
-	if (is_lost(port))
-		return drop(&count->drop_loss);
+	void *ring = port->delay_us ? rings.lookup(&index) : NULL;
+	int verdict = pass_cable(frame, port, ring, count);
+	if (verdict != XDP_PASS)
+		return verdict;
 
 	struct cursor cursor = cursor_of(frame);
 	struct ethhdr *eth = take_ethernet(&cursor);

@@ -1,11 +1,13 @@
 /* A server's port: what is for this server goes up the stack, what is for another goes out of the right port.
  */
+#include "delay.h"
 #include "parse.h"
 #include "tables.h"
 
 BPF_ARRAY(port_of, u32, MAX_IFINDEX); /* port index + 1 by ifindex, 0 for others */
 BPF_ARRAY(ports, struct port, MAX_PORTS);
 BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
+RINGS(rings);
 BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
 BPF_DEVMAP(transmit, MAX_PORTS);
 
@@ -126,12 +128,12 @@ int forward(struct xdp_md *frame)
 	if (!port || !count)
 		return XDP_PASS;
 
-	u64 bytes = bpf_xdp_get_buff_len(frame);
-	count->rx_frames++;
-	count->rx_bytes += bytes;
-	if (is_lost(port))
-		return drop(&count->drop_loss);
+	void *ring = port->delay_us ? rings.lookup(&index) : NULL;
+	int verdict = pass_cable(frame, port, ring, count);
+	if (verdict != XDP_PASS)
+		return verdict;
 
+	u64 bytes = bpf_xdp_get_buff_len(frame);
 	struct cursor cursor = cursor_of(frame);
 	struct ethhdr *eth = take_ethernet(&cursor);
 	if (!eth)

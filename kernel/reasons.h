@@ -19,6 +19,7 @@
 	REASON(up_mtu,             "too big for the egress port: up, cut or answered by the kernel") \
 	REASON(up_split_header,    "headers are not in the first buffer: up the stack")        \
 	REASON(drop_loss,          "lost on purpose, by the port's loss_ppm")                  \
+	REASON(drop_delay_full,    "came while the ring of a delayed port was full")          \
 	REASON(drop_truncated,     "ends inside a header")                                     \
 	REASON(drop_version,       "IPv4 by its ethertype, not by its version")                \
 	REASON(drop_header_length, "IPv4 header length below 20 or beyond the frame")          \

@@ -16,6 +16,7 @@ struct port {
 	u32 ifindex;
 	u32 loss_ppm; /* of the frames that come in */
 	u32 mtu;      /* as it was when the program last asked */
+	u32 delay_us; /* of the frames that come in; 0: they do not pass through the delay line */
 	u8 mac[6];
 };
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from hipsnet.errors import InputError
-from hipsnet.node import delay
 from hipsnet.node.applying import apply
 from hipsnet.node.change import Change
 from hipsnet.node.changes import changes
@@ -18,6 +17,7 @@ from hipsnet.node.desired import LinkConfig, NodeConfig, RouteConfig
 from hipsnet.node.observe import read_actual
 from hipsnet.topology import Fabric, Link, Port, Topology
 from hipsnet.topology.quantities import parse_delay, parse_rate
+from orchestrator import delay_line
 from orchestrator.lab import namespace_name, require
 from orchestrator.locking import locked
 from orchestrator.provisioning import await_carriers
@@ -87,14 +87,20 @@ def impair(topology: Topology, fabric: Fabric, link: Link, fault: Fault) -> tupl
     A cable is cut at its far end: the near end loses its carrier and keeps its routes, as with a pulled plug.
     """
     require(fabric.name, [link.a.node, link.b.node])
+    if fault.delay_us:
+        delay_line.program()
     with locked(fabric.name):
         done: list[Change] = []
+        if fault.delay_us == 0:
+            delay_line.stop(fabric.name)
         for port in (link.a, link.b):
             config = node_config(topology, fabric, port.node)
             with opened(port.node, namespace_name(fabric.name, port.node)) as context:
                 done += _set(context, config, port, fault, cut_here=port == link.b)
         if fault.up:
             await_carriers(fabric.name, {port.node: [port.name] for port in (link.a, link.b)})
+        if fault.delay_us is not None:
+            delay_line.serve(fabric)
     return tuple(done)
 
 
@@ -107,8 +113,6 @@ def reset(topology: Topology, fabric: Fabric, link: Link) -> tuple[Change, ...]:
 
 def _set(context: Context, config: NodeConfig, port: Port, fault: Fault, cut_here: bool) -> list[Change]:
     name = port.name
-    faulty = replace(config, links=tuple(_faulty(link, fault) for link in config.links if link.name == name))
-    delay.require(faulty)
     aspects = {"rate": fault.rate_bps, "delay": fault.delay_us, "loss": fault.loss_ppm}
     wanted = {aspect for aspect, value in aspects.items() if value is not None}
     done: list[Change] = []

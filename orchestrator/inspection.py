@@ -14,7 +14,7 @@ from hipsnet.node.changes import changes
 from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.topology import Fabric, Server, Topology
 from hipsnet.topology.quantities import format_rate
-from orchestrator import hosts
+from orchestrator import delay_line, hosts
 from orchestrator.plan import Survey, configurations, survey
 
 PortState = Literal["up", "down", "no carrier", "missing"]
@@ -33,6 +33,7 @@ class PortReport:
     state: PortState
     mtu: int | None
     rate_bps: int | None
+    delay_us: int
     loss_ppm: int
 
 
@@ -50,17 +51,22 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole fabric; `surplus` are nodes of ours that the file no longer has."""
+    """A whole fabric; `surplus` are nodes of ours that the file no longer has.
+
+    `delay_line` tells what is wrong with the process that delays its cables.
+    """
 
     fabric: Fabric
     nodes: tuple[NodeReport, ...]
     surplus: tuple[str, ...]
+    delay_line: tuple[Change, ...] = ()
 
     @property
     def drift(self) -> int:
         """In how many things kernel and file differ."""
         absent = sum(node.state != "present" for node in self.nodes)
-        return sum(len(node.drift) for node in self.nodes) + absent + len(self.surplus)
+        drift = sum(len(node.drift) for node in self.nodes)
+        return drift + absent + len(self.surplus) + len(self.delay_line)
 
 
 def inspect(topology: Topology, fabric: Fabric) -> Report:
@@ -68,7 +74,9 @@ def inspect(topology: Topology, fabric: Fabric) -> Report:
     configs = configurations(topology, fabric)
     found = survey(fabric.name, configs)
     nodes = tuple(_report(fabric, config, found) for config in configs.values())
-    return Report(fabric, nodes, tuple(node for node in found.places if node not in configs))
+    surplus = tuple(node for node in found.places if node not in configs)
+    line = delay_line.differences(fabric, configs, {node.name: node.drift for node in nodes}, moves=False)
+    return Report(fabric, nodes, surplus, line)
 
 
 def inspect_host(topology: Topology, fabric: Fabric, node: str) -> Report:
@@ -112,6 +120,7 @@ def _report_port(fabric: Fabric, node: str, link: LinkConfig, now: ActualLink | 
         state=_state(now),
         mtu=now.mtu if now else None,
         rate_bps=now.rate_bps if now else None,
+        delay_us=now.delay_us if now else 0,
         loss_ppm=now.loss_ppm if now else 0,
     )
 
@@ -132,6 +141,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "sides": list(report.fabric.sides),
         "drift": report.drift,
         "surplus": list(report.surplus),
+        "delay_line": [str(change) for change in report.delay_line],
         "nodes": [_node_json(node) for node in report.nodes],
     }
 
@@ -157,6 +167,7 @@ def _port_json(port: PortReport) -> dict[str, Any]:
         "state": port.state,
         "mtu": port.mtu,
         "rate_bps": port.rate_bps,
+        "delay_us": port.delay_us,
         "loss_ppm": port.loss_ppm,
     }
 
@@ -167,6 +178,7 @@ def drift_lines(report: Report) -> Iterator[str]:
         if node.state != "present":
             yield f"drift: {node.name}: {node.state}"
         yield from (f"drift: {node.name}: {change}" for change in node.drift)
+    yield from (f"drift: {change}" for change in report.delay_line)
     for name in report.surplus:
         yield f"drift: {name}: is there, but not in the file"
     yield (

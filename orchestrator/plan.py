@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hipsnet.errors import ConflictError
-from hipsnet.node import delay
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.changes import changes, refuse_conflicts
@@ -15,6 +14,7 @@ from hipsnet.node.derive import node_config
 from hipsnet.node.desired import NodeConfig
 from hipsnet.node.observe import read_actual
 from hipsnet.topology import Fabric, Topology
+from orchestrator import delay_line
 from orchestrator.cables import CablePlan, plan_cables
 from orchestrator.lab import Place, namespace_name, places
 
@@ -23,7 +23,8 @@ from orchestrator.lab import Place, namespace_name, places
 class Plan:
     """What has to be done, in the order of the fields; `configs` is what every node must look like.
 
-    `changes` are by node, those of nodes that are still to be made included.
+    `changes` are by node, those of nodes that are still to be made included. `delay_line` is the process that
+    delays the fabric's cables: it is stopped before everything else, and started last.
     """
 
     fabric: Fabric
@@ -33,6 +34,7 @@ class Plan:
     add_nodes: tuple[str, ...]
     cables: CablePlan
     changes: Mapping[str, tuple[Change, ...]]
+    delay_line: tuple[Change, ...] = ()
 
     def steps(self) -> Iterator[Change]:
         """Every change, namespaces and cables included, for the reader."""
@@ -47,6 +49,7 @@ class Plan:
             yield Change(cable.a.node, "cable", "add", cable.name)
         for found in self.changes.values():
             yield from found
+        yield from self.delay_line
 
     @property
     def is_empty(self) -> bool:
@@ -70,8 +73,8 @@ class Survey:
 def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
     """What every node of the lab must look like. Raises CapabilityError for what cannot be had here."""
     configs = {node: node_config(topology, fabric, node) for node in fabric.nodes}
-    for config in configs.values():
-        delay.require(config)
+    if delay_line.is_wanted(configs):
+        delay_line.program()
     return configs
 
 
@@ -106,7 +109,9 @@ def make_plan(topology: Topology, fabric: Fabric) -> Plan:
         steps = changes(config, _without(found.actual.get(node, Actual()), node, gone))
         if steps:
             differences[node] = tuple(steps)
-    return Plan(fabric, topology, configs, remove, add, cables, differences)
+    moves = bool(remove or add or cables.remove or cables.add)
+    line = delay_line.differences(fabric, configs, differences, moves)
+    return Plan(fabric, topology, configs, remove, add, cables, differences, line)
 
 
 def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:

@@ -13,6 +13,7 @@ from hipsnet.node.change import Change
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _PLURALS = {
     "address": "addresses",
+    "delay line": "delay lines",
     "link": "link properties",
     "program": "XDP programs",
     "state": "links up",

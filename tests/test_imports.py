@@ -16,6 +16,7 @@ MAY_IMPORT = {
     SETTINGS: {ERRORS},
     "hipsnet.topology": {ERRORS},
     "hipsnet.node": {ERRORS, "hipsnet.topology", "kernel"},
+    "hipsnet.stack": {ERRORS, "kernel"},
     "hipsnet.transport": {ERRORS},
     "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.topology", "hipsnet.transport"},
     "hipsnet": {ERRORS, SETTINGS, "hipsnet.collective"},  # hipsnet/__init__.py, the face of the library

@@ -11,6 +11,7 @@ from hipsnet.errors import CapabilityError, HipsnetError, ProvisionError
 from hipsnet.node import (
     addresses,
     datapath,
+    delay,
     links,
     neighbours,
     offloads,
@@ -29,6 +30,7 @@ _GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL)
 
 _APPLY: dict[str, Callable[[Context, Change], None]] = {
     "address": addresses.apply,
+    "delay": delay.apply,
     "link": links.apply,
     "neighbour": neighbours.apply,
     "offload": offloads.apply,

@@ -183,7 +183,7 @@ def _sizes(ports: tuple[PortBinding, ...]) -> dict[str, int]:
     last = max((_ifindex(binding.ifname) or 0 for binding in ports), default=0)
     # Some room, so that an interface that is made anew need not move the others.
     numbers = max(_LEAST_NUMBERS, 1 << last.bit_length())
-    return {"port_of": numbers, "ports": count, "counters": count, "transmit": count}
+    return {"port_of": numbers, "ports": count, "counters": count, "transmit": count, "rings": count}
 
 
 def _has_room(info: bpf.MapInfo, sizes: dict[str, int]) -> bool:

@@ -17,6 +17,7 @@ from hipsnet.errors import CapabilityError, ProvisionError
 PROG_TYPE_XDP = 6
 ATTACH_XDP = 37
 XDP_HAS_FRAGS = 1 << 5
+MAP_OF_MAPS, RING = 12, 27
 READ_ONLY_FOR_PROGRAMS = 1 << 7
 _UPDATE_IF_NOEXIST, _DRIVER_MODE, _REPLACE = 1 << 0, 1 << 2, 1 << 4
 _NAME_BYTES = 16
@@ -161,13 +162,26 @@ def answer(result: int, wish: str) -> int:
     raise error
 
 
-def create_map(name: str, kind: int, key_size: int, value_size: int, max_entries: int, flags: int) -> int:
-    """Make a map and return its descriptor."""
-    options = _MapOptions(sz=ctypes.sizeof(_MapOptions), map_flags=flags)
+def create_map(
+    name: str,
+    kind: int,
+    key_size: int,
+    value_size: int,
+    max_entries: int,
+    flags: int = 0,
+    inner: int | None = None,
+) -> int:
+    """Make a map and return its descriptor; in a map of maps all are like the one behind `inner`."""
+    options = _MapOptions(sz=ctypes.sizeof(_MapOptions), map_flags=flags, inner_map_fd=inner or 0)
     fd = libbpf().bpf_map_create(
         kind, name.encode()[: _NAME_BYTES - 1], key_size, value_size, max_entries, ctypes.byref(options)
     )
     return answer(fd, f"create the map {name}")
+
+
+def open_map(map_id: int) -> int:
+    """Open the map of an id."""
+    return answer(libbpf().bpf_map_get_fd_by_id(map_id), f"open the map {map_id}")
 
 
 def map_info(fd: int) -> MapInfo:

@@ -6,6 +6,7 @@ from hipsnet.errors import ConflictError
 from hipsnet.node import (
     addresses,
     datapath,
+    delay,
     links,
     neighbours,
     offloads,
@@ -40,6 +41,7 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
         *links.differences(desired, actual),
         *offloads.differences(desired, actual),
         *datapath.differences(desired, actual),
+        *delay.differences(desired, actual),
         *shaping.differences(desired, actual),
         *of_links,
         *links.activations(desired, actual),

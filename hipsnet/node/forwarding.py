@@ -41,7 +41,7 @@ def fill_table(fabric: str, node: str, entries: Iterable[TableEntry]) -> TableDi
     What is new comes before what is old goes, so that no destination is without its entry on the way. Raises
     ProvisionError if the node has no forwarding program.
     """
-    with _opened(fabric, node, "forward", "table") as (fd, layout):
+    with opened_map(fabric, node, "forward", "table") as (fd, layout):
         difference = compare_table(_read_entries(fd, layout), entries)
         for entry in (*difference.added, *difference.changed):
             bpf.update(fd, _key_of(entry, layout), _value_of(entry, layout))
@@ -52,7 +52,7 @@ def fill_table(fabric: str, node: str, entries: Iterable[TableEntry]) -> TableDi
 
 def read_table(fabric: str, node: str) -> tuple[TableEntry, ...]:
     """The entries of the forwarding table, sorted by prefix. Raises ProvisionError if there is no table."""
-    with _opened(fabric, node, "forward", "table") as (fd, layout):
+    with opened_map(fabric, node, "forward", "table") as (fd, layout):
         return tuple(sorted(_read_entries(fd, layout), key=_by_prefix))
 
 
@@ -74,17 +74,17 @@ def set_loss(fabric: str, node: str, port: int, ppm: int) -> None:
     """
     if not 0 <= ppm <= 1_000_000:
         raise InputError(f"loss: found {ppm} ppm; allowed: 0 to 1000000")
-    with _opened(fabric, node, "cable", "ports") as (fd, layout):
-        row = _read_port(fd, layout, node, port)
+    with opened_map(fabric, node, "cable", "ports") as (fd, layout):
+        row = read_port(fd, layout, node, port)
         row["loss_ppm"] = ppm
-        bpf.update(fd, _index(port), row.tobytes())
+        bpf.update(fd, port_key(port), row.tobytes())
 
 
 def read_loss(fabric: str, node: str) -> tuple[int, ...]:
     """The losses of a node's ports by index, in ppm."""
-    with _opened(fabric, node, "cable", "ports") as (fd, layout):
+    with opened_map(fabric, node, "cable", "ports") as (fd, layout):
         return tuple(
-            int(_read_port(fd, layout, node, port)["loss_ppm"][0])
+            int(read_port(fd, layout, node, port)["loss_ppm"][0])
             for port in range(bpf.map_info(fd).max_entries)
         )
 
@@ -95,11 +95,11 @@ def read_counters(fabric: str, node: str) -> np.ndarray[Any, np.dtype[Any]]:
     Fields: rx_frames, rx_bytes, tx_frames, tx_bytes (sent on by XDP), pfc[8], and one for each name of
     `kernel.reasons()`; these add up to rx_frames. Bytes are of whole Ethernet frames without FCS.
     """
-    with _opened(fabric, node, "cable", "counters") as (fd, layout):
+    with opened_map(fabric, node, "cable", "counters") as (fd, layout):
         ports = bpf.map_info(fd).max_entries
         total = np.zeros(ports, _plain(layout.value))
         for port in range(ports):
-            values = bpf.lookup(fd, _index(port), layout.value.itemsize * possible_cpus()) or b""
+            values = bpf.lookup(fd, port_key(port), layout.value.itemsize * possible_cpus()) or b""
             by_cpu = np.frombuffer(values, layout.value)
             for name in total.dtype.names or ():
                 total[name][port] = by_cpu[name].sum(axis=0)
@@ -113,7 +113,7 @@ def frames_by_reason(counters: np.ndarray[Any, np.dtype[Any]]) -> dict[str, int]
 
 
 @contextmanager
-def _opened(fabric: str, node: str, program: str, name: str) -> Iterator[tuple[int, MapLayout]]:
+def opened_map(fabric: str, node: str, program: str, name: str) -> Iterator[tuple[int, MapLayout]]:
     """A pinned map of a node with its layout. What all programs have is laid out alike in all of them."""
     path: Path = pins.node_folder(fabric, node) / name
     layout = programs.program_of(program).maps[name]
@@ -160,8 +160,9 @@ def _value_of(entry: TableEntry, layout: MapLayout) -> bytes:
     return value.tobytes()
 
 
-def _read_port(fd: int, layout: MapLayout, node: str, port: int) -> np.ndarray[Any, np.dtype[Any]]:
-    row = bpf.lookup(fd, _index(port), layout.value.itemsize) if port >= 0 else None
+def read_port(fd: int, layout: MapLayout, node: str, port: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """A port's row of the table of ports, shape (1,). Raises ProvisionError if the node has no such port."""
+    row = bpf.lookup(fd, port_key(port), layout.value.itemsize) if port >= 0 else None
     if row is None:
         ports = bpf.map_info(fd).max_entries
         raise ProvisionError(f"{node}: port {port} wanted; it has the ports 0 to {ports - 1}")
@@ -181,7 +182,8 @@ def _by_prefix(entry: TableEntry) -> tuple[int, int]:
     return int(entry.prefix.network_address), entry.prefix.prefixlen
 
 
-def _index(port: int) -> bytes:
+def port_key(port: int) -> bytes:
+    """A port index as the key of a map."""
     return port.to_bytes(4, sys.byteorder)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hipsnet.node import addresses, datapath, links, neighbours, offloads, routes, shaping, sysctls
+from hipsnet.node import addresses, datapath, delay, links, neighbours, offloads, routes, shaping, sysctls
 from hipsnet.node.actual import Actual
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
@@ -16,6 +16,7 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
     ours, foreign = addresses.read(context)
     wanted = {link.name: link for link in desired.links}
     losses = dict(enumerate(datapath.losses(desired)))
+    delays = dict(enumerate(delay.read(desired.fabric, desired.name)))
     complete = {}
     for name, link in found.items():
         more = shaping.read(context, link)
@@ -24,6 +25,8 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
                 more["tx_checksum"] = offloads.tx_checksum(name)
             if (port := wanted[name].port) is not None:
                 more["loss_ppm"] = losses.get(port, 0)
+                if port in delays:
+                    more |= {"delay_us": delays[port].delay_us, "ring_bytes": delays[port].ring_bytes}
         complete[name] = replace(
             link,
             addresses=frozenset(ours.get(link.index, ())),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import mmap
 import os
 import platform
 import struct
@@ -83,7 +84,17 @@ def create_map(program: Program, name: str, max_entries: int | None = None) -> i
     """Make one of the program's maps and return its descriptor; the size is the source's unless given."""
     layout = program.maps[name]
     size = layout.max_entries if max_entries is None else max_entries
-    return bpf.create_map(name, layout.type, layout.key.itemsize, layout.value.itemsize, size, layout.flags)
+    sizes = (layout.key.itemsize, layout.value.itemsize, size, layout.flags)
+    if layout.type != bpf.MAP_OF_MAPS:
+        return bpf.create_map(name, layout.type, *sizes)
+    # All that our programs keep in a map of maps is rings; how large each is, is free.
+    with bpf.closing(create_ring(mmap.PAGESIZE)) as ring:
+        return bpf.create_map(name, layout.type, *sizes, inner=ring)
+
+
+def create_ring(size_bytes: int) -> int:
+    """Make a ring for frames and return its descriptor; the size is a power of two, at least a page."""
+    return bpf.create_map("ring", bpf.RING, 0, 0, size_bytes)
 
 
 def load(program: Program, maps: Mapping[str, int]) -> int:

@@ -48,6 +48,13 @@ def parse_delay(text: str) -> int:
     return delay_us
 
 
+def format_delay(delay_us: int) -> str:
+    """Write a delay with the largest unit that divides it: 5000 is "5ms", 1500 is "1500us"."""
+    factors = reversed(DELAY_UNITS.items())
+    unit, factor = next((u, f) for u, f in factors if f == 1 or (delay_us and delay_us % f == 0))
+    return f"{delay_us // factor}{unit}"
+
+
 def parse_size(text: str) -> int:
     """Return a size in bytes; ValueError says what is allowed."""
     return _parse(text, SIZE_UNITS)

@@ -196,7 +196,7 @@ def test_headers_split_between_buffers(router: Rig, first_buffer: int, reason: s
 
 
 def test_every_reason_is_in_the_tables() -> None:
-    elsewhere = {"passed", "drop_loss", "drop_truncated", "up_split_header"}
+    elsewhere = {"passed", "drop_loss", "drop_delay_full", "drop_truncated", "up_split_header"}
     assert {case.reason for case in FORWARDED + UP + DROPPED} | elsewhere == set(kernel.reasons())
 
 

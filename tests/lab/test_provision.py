@@ -96,15 +96,6 @@ def test_rate_and_mtu_change_in_place(make_lab: MakeLab) -> None:
     assert {node: indexes(lab, node) for node in ("s00", "l0g0")} == before
 
 
-def test_a_delay_that_the_kernel_cannot_give_is_refused_before_anything_is_changed(make_lab: MakeLab) -> None:
-    lab = make_lab(link={"delay": "50us"})
-    before = traces(lab.name)
-    done = lab.run("provision")
-    assert done.returncode == 1
-    assert "delay of 50 us" in done.stderr
-    assert traces(lab.name) == before
-
-
 def test_a_fabric_grows_shrinks_and_turns_into_another(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2)
     lab.provision()

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hipsnet.errors import CapabilityError, InputError
-from hipsnet.node import delay
+from hipsnet.errors import InputError
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.changes import changes
 from hipsnet.node.derive import node_config
@@ -107,11 +106,6 @@ def test_a_host_keeps_its_own_names_macs_and_queues() -> None:
 def test_a_host_of_which_the_file_says_too_little_is_refused(old: str, new: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         config_of(HOSTS.replace(old, new), "s01")
-
-
-def test_a_delay_is_refused_while_there_is_no_delay_line() -> None:
-    with pytest.raises(CapabilityError, match="delay of 50 us"):
-        delay.require(config_of(BCUBE.replace("mtu: 9000", "delay: 50us"), "s01"))
 
 
 def as_it_should_be(config: NodeConfig) -> Actual:

@@ -1,0 +1,1 @@
+"""The userspace networking stack: C programs on rings that they share with the kernel."""

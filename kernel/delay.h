@@ -1,0 +1,103 @@
+/*
+ * The delay of a cable. A frame that arrives on a delayed port goes into the port's ring with the time at
+ * which it is due; the delay line, a process outside the kernel, sends it through the cable once more when
+ * that time has come, with a tag in front that says so. Here the tag ends, and the frame has arrived.
+ */
+#pragma once
+
+#include "held.h"
+#include "parse.h"
+#include "tables.h"
+
+#define DELAY_TPID bpf_htons(ETH_P_8021Q)
+#define DELAY_TCI  bpf_htons(DELAY_VID)
+
+/* By port index; `ring` only says what they are like: they are made when a cable gets its delay. */
+#define RINGS(name)                                                                                          \
+	BPF_RINGBUF_OUTPUT(ring, 1);                                                                         \
+	BPF_ARRAY_OF_MAPS(name, "ring", MAX_PORTS)
+
+/* How a frame begins that comes out of the delay line: its two MACs, then the tag. */
+struct tagged {
+	u32 macs[3];
+	__be16 tpid;
+	__be16 tci;
+};
+
+/* Frames take one of a few sizes in a ring, for the verifier wants to know how much is reserved. */
+static __always_inline bool hold_in(void *ring, struct xdp_md *frame, u64 bytes, u64 due_ns, const u64 room)
+{
+	struct held *held = bpf_ringbuf_reserve(ring, sizeof(*held) + room, 0);
+
+	if (!held)
+		return false;
+	held->due_ns = due_ns;
+	held->bytes = bytes;
+	/* Bounds for the verifier, which the compiler would otherwise fold into what the verifier cannot
+	 * follow. */
+	asm volatile("" : "+r"(bytes));
+	bool fits = bytes <= room;
+	asm volatile("" : "+r"(bytes));
+	if (!fits || !bytes || bpf_xdp_load_bytes(frame, 0, held->frame, bytes)) {
+		bpf_ringbuf_discard(held, 0);
+		return false;
+	}
+	bpf_ringbuf_submit(held, 0);
+	return true;
+}
+
+static __always_inline bool hold(struct xdp_md *frame, void *ring, u32 delay_us)
+{
+	u64 due_ns = bpf_ktime_get_ns() + delay_us * 1000ULL;
+	u64 bytes = bpf_xdp_get_buff_len(frame);
+
+	if (!ring)
+		return false;
+	if (bytes <= 128)
+		return hold_in(ring, frame, bytes, due_ns, 128);
+	if (bytes <= 1536)
+		return hold_in(ring, frame, bytes, due_ns, 1536);
+	if (bytes <= 4352)
+		return hold_in(ring, frame, bytes, due_ns, 4352);
+	return hold_in(ring, frame, bytes, due_ns, MAX_HELD_BYTES);
+}
+
+/* Takes the tag of the delay line off; false if the frame has none. */
+static __always_inline bool take_delay_tag(struct xdp_md *frame)
+{
+	struct cursor cursor = cursor_of(frame);
+	struct tagged *tagged = take(&cursor, sizeof(*tagged));
+
+	if (!tagged || tagged->tpid != DELAY_TPID || tagged->tci != DELAY_TCI)
+		return false;
+
+	/* The tag is as long as a word, and goes under the MACs. */
+	u32 *word = (u32 *)tagged;
+	word[3] = word[2];
+	word[2] = word[1];
+	word[1] = word[0];
+	return bpf_xdp_adjust_head(frame, sizeof(*word)) == 0;
+}
+
+/*
+ * XDP_PASS if the frame has arrived at this end of its cable; else what becomes of it. It is counted, and
+ * perhaps lost, once: a frame that is under way is counted when it comes out. `ring` is for a delayed port.
+ */
+static __always_inline int pass_cable(struct xdp_md *frame, const struct port *port, void *ring,
+				      struct counters *count)
+{
+	u64 *reason = NULL;
+
+	if (!port->delay_us || !take_delay_tag(frame)) {
+		if (is_lost(port)) {
+			reason = &count->drop_loss;
+		} else if (port->delay_us) {
+			if (hold(frame, ring, port->delay_us))
+				return XDP_DROP;
+			reason = &count->drop_delay_full;
+		}
+	}
+	count->rx_frames++;
+	count->rx_bytes += bpf_xdp_get_buff_len(frame);
+	return reason ? drop(reason) : XDP_PASS;
+}

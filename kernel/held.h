@@ -1,0 +1,15 @@
+/* A frame under way on a delayed cable, as the programs hand it to the delay line
+ * (hipsnet/stack/delay_line.c). */
+#pragma once
+
+/* What marks a frame that comes out: a VLAN that 802.1Q keeps from use (table 9-2). */
+#define DELAY_VID 4095
+
+/* An MTU of 9000 with its Ethernet header and two VLAN tags, in whole words. */
+#define MAX_HELD_BYTES 9024
+
+struct held {
+	u64 due_ns; /* CLOCK_MONOTONIC */
+	u32 bytes;
+	u8 frame[];
+};
