@@ -22,6 +22,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from hipsnet.errors import HipsnetError
 from hipsnet.node import bpf, dcb, namespace, pins, programs
 from hipsnet.node.headers import find_headers
+from orchestrator import delay_line
 
 _OLDEST_KERNEL = (5, 18)
 _CAPABILITIES = {
@@ -50,7 +51,7 @@ def examine() -> tuple[Check, ...]:
 
     Compiles the programs if this machine has not yet (some seconds).
     """
-    checks = [_kernel(), _capabilities(), _bpffs(), _libbpf(), _bcc(), _headers(), _programs()]
+    checks = [_kernel(), _capabilities(), _bpffs(), _libbpf(), _bcc(), _headers(), _programs(), _delay_line()]
     checks += _network()
     return (*checks, _af_xdp(), _rdma(), _lossless_nics())
 
@@ -122,15 +123,22 @@ def _programs() -> Check:
     return _check("kernel programs", True, f"{how} in {programs.cache_folder()}", "")
 
 
+def _delay_line() -> Check:
+    try:
+        found = str(delay_line.program())
+    except (HipsnetError, OSError) as error:
+        return _check("delay line", False, _first_line(error), "apt install gcc libc6-dev", needed=False)
+    return _check("delay line", True, f"for delays of links: {found}", "", needed=False)
+
+
 def _network() -> Iterator[Check]:
     """What needs a namespace to be tried in."""
     try:
-        with _scratch() as (near, bridge_index):
+        with _scratch() as near:
             yield _check("network namespaces", True, "made and entered", "")
             yield _check("veth and bridge", True, "made", "")
             yield _native_xdp(near)
-            yield _qdisc("HTB", near, "htb", "rates of links", needed=True, default=1)
-            yield _qdisc("netem", bridge_index, "netem", "delays of links", needed=False, delay=1000)
+            yield _htb(near)
     except HipsnetError as error:
         yield _check("network namespaces", False, str(error), "sudo hipsnet doctor")
     except (NetlinkError, OSError) as error:
@@ -143,17 +151,17 @@ def _network() -> Iterator[Check]:
 
 
 @contextmanager
-def _scratch() -> Iterator[tuple[int, int]]:
-    """Be in a new namespace with a veth pair and a bridge; gives the indices of one end and of the bridge."""
+def _scratch() -> Iterator[int]:
+    """Be in a new namespace with a veth pair and a bridge; gives the index of one end."""
     name = f"hipsnet-doctor-{os.getpid()}"
     try:
         namespace.create(name, "hipsnet doctor")
         with namespace.inside(name), IPRoute() as netlink:
             netlink.link("add", ifname="near", kind="veth", mtu=9000, peer={"ifname": "far", "mtu": 9000})
             netlink.link("add", ifname="bridge", kind="bridge")
-            (near,), (bridge,) = netlink.link_lookup(ifname="near"), netlink.link_lookup(ifname="bridge")
+            (near,) = netlink.link_lookup(ifname="near")
             netlink.link("set", index=near, state="up")
-            yield near, bridge
+            yield near
     finally:
         namespace.delete(name)
 
@@ -169,14 +177,14 @@ def _native_xdp(ifindex: int) -> Check:
     return _check(name, True, "attached to veth", mend)
 
 
-def _qdisc(name: str, ifindex: int, kind: str, purpose: str, needed: bool, **options: int) -> Check:
-    mend = _kernel_part(f"sch_{kind}", f"CONFIG_NET_SCH_{kind.upper()}")
+def _htb(ifindex: int) -> Check:
+    mend = _kernel_part("sch_htb", "CONFIG_NET_SCH_HTB")
     try:
         with IPRoute() as netlink:
-            netlink.tc("add", kind, ifindex, 0x480000, **options)
+            netlink.tc("add", "htb", ifindex, 0x480000, default=1)
     except NetlinkError as error:
-        return _check(name, False, f"{os.strerror(error.code)}; for {purpose}", mend, needed)
-    return _check(name, True, f"for {purpose}", mend, needed)
+        return _check("HTB", False, f"{os.strerror(error.code)}; for rates of links", mend)
+    return _check("HTB", True, "for rates of links", mend)
 
 
 def _af_xdp() -> Check:
