@@ -36,7 +36,7 @@ class Card:
     mtu: int
     alias: str
     up: bool
-    tx_checksum: bool | None
+    offloads: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _remember(fabric: str, plan: HostPlan) -> None:
 
 def _card(actual: Actual, name: str) -> Card:
     link = actual.links[name]
-    return Card(link.mtu, link.alias or "", link.up, link.tx_checksum)
+    return Card(link.mtu, link.alias or "", link.up, link.offloads)
 
 
 def _undo(fabric: str, node: str, before: Before) -> None:
@@ -212,7 +212,7 @@ def _undo(fabric: str, node: str, before: Before) -> None:
                 "loopback" if name == "lo" else "card",
                 mtu=card.mtu,
                 alias=card.alias,
-                tx_checksum=card.tx_checksum,
+                offloads=card.offloads,
             )
             for name, card in before.cards.items()
             if name in there
@@ -230,7 +230,10 @@ def _remembered(fabric: str) -> dict[str, Before]:
     found = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         content = json.loads(path.read_text())
-        cards = {name: Card(**card) for name, card in content["cards"].items()}
+        cards = {
+            name: Card(**card | {"offloads": tuple((feature, on) for feature, on in card["offloads"])})
+            for name, card in content["cards"].items()
+        }
         found[path.stem] = Before(content["namespace"], cards, content["sysctls"])
     return found
 

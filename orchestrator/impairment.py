@@ -120,6 +120,8 @@ def _set(context: Context, config: NodeConfig, port: Port, fault: Fault, cut_her
         done += _cut(context, name)
     if fault.up:
         wanted |= {"state", "address", "neighbour", "route"}
+    if fault.loss_ppm or fault.delay_us:
+        wanted.add("program")
     whole = replace(
         config, links=tuple(_faulty(link, fault) if link.name == name else link for link in config.links)
     )
@@ -155,4 +157,6 @@ def _links_of(step: Change) -> set[str]:
         return {step.value.link}
     if step.aspect == "address":
         return {step.value[0]}
+    if step.aspect == "program":
+        return {link.name for link in step.value.ports}
     return {step.subject}

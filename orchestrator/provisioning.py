@@ -57,7 +57,9 @@ def carry_out(plan: Plan, tell: Tell) -> None:
         namespace.create(namespace_name(name, node), mark(name, node))
         tell(f"{node} made")
     _plug(plan, tell)
-    for node in plan.changes:
+    # Switches first: a veth learns that its peer takes redirected frames (by GRO) when it comes up itself.
+    switches = {switch.name for switch in plan.fabric.switches}
+    for node in sorted(plan.changes, key=lambda node: node not in switches):
         with opened(node, namespace_name(name, node)) as context:
             settle(context, plan.configs[node])
         tell(f"{node} configured")

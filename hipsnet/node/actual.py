@@ -15,7 +15,7 @@ class ActualLink:
     `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `qdisc` is the kind of
     the root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
     `ring_bytes` is the size of the ring that holds what comes in late (see hipsnet.node.delay), 0 without one.
-    `program_id` is the id of the attached XDP program; `tx_checksum` is None where it was not asked for.
+    `program_id` is the id of the attached XDP program; `offloads` holds those that were asked for and exist.
     """
 
     index: int
@@ -33,7 +33,7 @@ class ActualLink:
     delay_us: int = 0
     ring_bytes: int = 0
     loss_ppm: int = 0
-    tx_checksum: bool | None = None
+    offloads: tuple[tuple[str, bool], ...] = ()
     program_id: int | None = None
     addresses: frozenset[IPv4Interface] = frozenset()
     foreign_addresses: frozenset[IPv4Interface] = frozenset()

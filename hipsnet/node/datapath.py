@@ -22,8 +22,8 @@ from hipsnet.node.forwarding import (
 
 
 def program_of(desired: NodeConfig) -> str | None:
-    """The program of a node's ports; all ports of a node run the same one."""
-    return next((link.program for link in desired.ports if link.program), None)
+    """The program that a node's ports have to run now; all ports of a node run the same one."""
+    return next((link.runs for link in desired.ports if link.runs), None)
 
 
 def bindings(desired: NodeConfig) -> tuple[tuple[int, str, str], ...]:
@@ -48,7 +48,7 @@ def table(desired: NodeConfig) -> frozenset[TableEntry] | None:
 def losses(desired: NodeConfig) -> tuple[int, ...]:
     """The losses of the ports in ppm, by port index; empty if there is no program."""
     try:
-        return read_loss(desired.fabric, desired.name) if program_of(desired) else ()
+        return read_loss(desired.fabric, desired.name) if desired.ports else ()
     except ProvisionError:
         return ()
 
@@ -68,9 +68,7 @@ def refuse_foreign(desired: NodeConfig, actual: Actual) -> None:
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     """A program to attach, a table to fill, losses to set."""
     name = program_of(desired)
-    if name is None:
-        return
-    if actual.program_differences is None or actual.program_differences:
+    if name and (actual.program_differences is None or actual.program_differences):
         before = "; ".join(actual.program_differences or ())
         subject = f"{name} on {', '.join(link.name for link in desired.ports)}"
         yield Change(

@@ -23,7 +23,9 @@ class LinkConfig:
     `kind` is "cable" (a veth that the lab makes), "card" (a NIC that is there already), "bridge" (made here)
     or "loopback". `port` is the index of the node's port, None where the interface is no port. None stands
     for "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not
-    `shaped` keeps its own queueing discipline. `program` is the XDP program that has to be attached.
+    `shaped` keeps its own queueing discipline. `program` is the XDP program of its ports (see
+    `runs`). `offloads` are the device features that must be on (True) or off, by name (see
+    `hipsnet.node.offloads`).
     """
 
     name: str
@@ -37,9 +39,17 @@ class LinkConfig:
     rate_bps: int | None = None
     delay_us: int = 0
     loss_ppm: int = 0
-    tx_checksum: bool | None = None
+    offloads: tuple[tuple[str, bool], ...] = ()
     program: Program | None = None
     addresses: tuple[IPv4Interface, ...] = ()
+
+    @property
+    def runs(self) -> Program | None:
+        """The program that has to be attached now: the cable's only while the cable has a fault to act out.
+
+        XDP on a veth copies every frame that comes from the kernel's own stack.
+        """
+        return self.program if self.program == "forward" or self.delay_us or self.loss_ppm else None
 
 
 @dataclass(frozen=True)

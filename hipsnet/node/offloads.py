@@ -1,4 +1,4 @@
-"""Transmit checksum offload of a port, through the kernel's ethtool ioctl."""
+"""Device features of a port that can be switched, through the kernel's ethtool ioctl."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ import fcntl
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
 
+TX_CHECKSUM, GRO = "tx-checksum", "gro"
+
 _SIOCETHTOOL = 0x8946
-_ETHTOOL_GTXCSUM, _ETHTOOL_STXCSUM = 0x16, 0x17
+# By feature: the commands that get and set it, ETHTOOL_GTXCSUM .. in include/uapi/linux/ethtool.h.
+_COMMANDS = {TX_CHECKSUM: (0x16, 0x17), GRO: (0x2B, 0x2C)}
 
 
-def tx_checksum(link: str) -> bool | None:
-    """Whether the interface leaves checksums to its hardware; None where it cannot tell."""
+def read(link: str, asked: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
+    """The features that were asked for as they are; those that the device does not know are left out."""
+    found = ((name, _get(link, name)) for name, _ in asked)
+    return tuple((name, on) for name, on in found if on is not None)
+
+
+def _get(link: str, name: str) -> bool | None:
     try:
-        return bool(_ethtool(link, _ETHTOOL_GTXCSUM, 0))
+        return bool(_ethtool(link, _COMMANDS[name][0], 0))
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENODEV):
             return None
         raise
-
-
-def set_tx_checksum(link: str, offloaded: bool) -> None:
-    """Let the stack (False) or the hardware (True) finish the checksums of what is sent.
-
-    On veth "hardware" means never, and XDP forwards the unfinished frame to a server that drops it.
-    """
-    _ethtool(link, _ETHTOOL_STXCSUM, int(offloaded))
 
 
 def _ethtool(link: str, command: int, value: int) -> int:
@@ -46,24 +47,24 @@ def _ethtool(link: str, command: int, value: int) -> int:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Ports whose offload has to be switched; a card that cannot tell is left alone."""
+    """Features to be switched; what a card does not know is left alone."""
     for link in desired.links:
-        if link.tx_checksum is None:
-            continue
         now = actual.links.get(link.name)
-        if now is None:
-            yield Change(
-                desired.name, "offload", "add", link.name, "", _text(link.tx_checksum), link.tx_checksum
-            )
-        elif now.tx_checksum is not None and now.tx_checksum != link.tx_checksum:
-            before, after = _text(now.tx_checksum), _text(link.tx_checksum)
-            yield Change(desired.name, "offload", "change", link.name, before, after, link.tx_checksum)
+        have = dict(now.offloads) if now else {}
+        for name, on in link.offloads:
+            before = "" if now is None else _text(name, have[name]) if name in have else None
+            after = _text(name, on)
+            if before is None or before == after:
+                continue
+            step = Change(desired.name, "offload", "add", link.name, before, after, (name, on))
+            yield replace(step, action="change") if before else step
 
 
-def _text(offloaded: bool) -> str:
-    return f"tx-checksum {'on' if offloaded else 'off'}"
+def _text(name: str, on: bool) -> str:
+    return f"{name} {'on' if on else 'off'}"
 
 
 def apply(context: Context, change: Change) -> None:
-    """Switch one port's offload."""
-    set_tx_checksum(change.subject, change.value)
+    """Switch one feature of one port."""
+    name, on = change.value
+    _ethtool(change.subject, _COMMANDS[name][1], int(on))

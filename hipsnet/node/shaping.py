@@ -17,11 +17,11 @@ _QDISC, _CLASS = 0x48_0000, 0x48_0001
 
 
 def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """What may leave at once: half a millisecond of the rate, and never less than two frames.
+    """What may leave at once: one millisecond of the rate, and never less than two frames.
 
     A larger burst lets small messages pass faster than the cable; a smaller one costs rate: timers are late.
     """
-    return max(2 * (mtu + 14), rate_bps // 8 // 2000)
+    return max(2 * (mtu + 14), rate_bps // 8 // 1000)
 
 
 def read(context: Context, link: ActualLink) -> dict[str, Any]:

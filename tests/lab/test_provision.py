@@ -61,7 +61,7 @@ def test_the_summary_counts_what_was_added(make_lab: MakeLab) -> None:
     done = make_lab().run("provision")
     assert done.returncode == 0
     assert re.search(r"namespaces\s*│\s*8\b", done.stdout)
-    assert re.search(r"XDP programs\s*│\s*8\b", done.stdout)
+    assert re.search(r"XDP programs\s*│\s*4\b", done.stdout)
 
 
 def test_bad_input_is_exit_code_2_and_changes_nothing(make_lab: MakeLab) -> None:

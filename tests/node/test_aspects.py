@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hipsnet.errors import ConflictError, ProvisionError
-from hipsnet.node import namespace
+from hipsnet.node import namespace, offloads
 from hipsnet.node.applying import apply, settle
 from hipsnet.node.changes import changes, refuse_conflicts
 from hipsnet.node.context import Context, opened
@@ -132,11 +132,18 @@ def test_neighbours_are_permanent_and_those_of_others_stay(context: Context) -> 
 def test_offloads_settings_names_and_bridges(context: Context) -> None:
     bridge = LinkConfig("br0", "bridge")
     member = LinkConfig(
-        "p1", "cable", mac="02:48:00:00:00:77", mtu=1500, alias="a cable", master="br0", tx_checksum=False
+        "p1",
+        "cable",
+        mac="02:48:00:00:00:77",
+        mtu=1500,
+        alias="a cable",
+        master="br0",
+        offloads=((offloads.TX_CHECKSUM, False), (offloads.GRO, True)),
     )
     config = NodeConfig("t", "node", (bridge, member), sysctls={"net/ipv4/conf/p1/arp_ignore": "1"})
     steps(context, config)
-    assert "tx-checksumming: off" in shown("ethtool", "-k", "p1")
+    features = shown("ethtool", "-k", "p1")
+    assert "tx-checksumming: off" in features and "generic-receive-offload: on" in features
     assert "02:48:00:00:00:77" in shown("ip", "link", "show", "p1")
     assert "alias a cable" in shown("ip", "link", "show", "p1")
     details: Any = shown("ip", "-d", "link", "show", "br0")

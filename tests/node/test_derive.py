@@ -45,7 +45,7 @@ def test_a_server_of_bcube_3_2() -> None:
         9000,
         5 * 10**8,
     )
-    assert (p1.addresses, p1.program, p1.tx_checksum) == ((IPv4Interface("10.1.0.9/29"),), "forward", False)
+    assert (p1.addresses, p1.runs) == ((IPv4Interface("10.1.0.9/29"),), "forward")
     assert p0.alias == "hipsnet demo s01.p0:l0g0.p1"
     assert {(entry.link, str(entry.address)) for entry in config.neighbours} == {
         ("p0", "10.0.0.1"), ("p0", "10.0.0.3"), ("p1", "10.1.0.10"), ("p1", "10.1.0.11"),
@@ -114,7 +114,7 @@ def as_it_should_be(config: NodeConfig) -> Actual:
     for index, link in enumerate(config.links):
         fields: dict[str, Any] = {
             "mac": link.mac or "", "mtu": link.mtu or 1500, "alias": link.alias, "master": link.master,
-            "rate_bps": link.rate_bps, "tx_checksum": link.tx_checksum, "addresses": frozenset(link.addresses),
+            "rate_bps": link.rate_bps, "offloads": link.offloads, "addresses": frozenset(link.addresses),
         }  # fmt: skip
         links[link.name] = ActualLink(index, link.name, up=True, carrier=True, **fields)
     return Actual(
