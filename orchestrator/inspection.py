@@ -13,7 +13,7 @@ from hipsnet.node.change import Change
 from hipsnet.node.changes import changes
 from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.topology import Fabric, Server, Topology
-from hipsnet.topology.quantities import format_rate
+from hipsnet.topology.quantities import format_delay, format_rate
 from orchestrator import delay_line, hosts
 from orchestrator.plan import Survey, configurations, survey
 
@@ -189,7 +189,7 @@ def drift_lines(report: Report) -> Iterator[str]:
 def table(report: Report) -> Table:
     """Every port of every node that is not simply a bridge's."""
     view = Table(title=f"{report.fabric.name}: {report.fabric.kind}", title_justify="left")
-    for heading in ("node", "identity", "port", "address", "peer", "state", "rate", "MTU"):
+    for heading in ("node", "identity", "port", "address", "peer", "state", "rate", "delay", "MTU"):
         view.add_column(heading, no_wrap=True)
     for node in report.nodes:
         first = True
@@ -197,7 +197,8 @@ def table(report: Report) -> Table:
             name, identity = (node.name, node.identity) if first else ("", "")
             rate = format_rate(port.rate_bps) if port.state != "missing" else ""
             state = f"{port.state}, loses {port.loss_ppm / 1e4:g} %" if port.loss_ppm else port.state
-            row = (name, identity, port.name, port.address, port.peer, state, rate, str(port.mtu or ""))
+            delay, mtu = format_delay(port.delay_us) if port.delay_us else "", str(port.mtu or "")
+            row = (name, identity, port.name, port.address, port.peer, state, rate, delay, mtu)
             view.add_row(*row, style=None if port.state == "up" and not port.loss_ppm else "red")
             first = False
     return view

@@ -15,7 +15,7 @@ from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.node.forwarding import opened_map, port_key, read_port
 from hipsnet.topology.quantities import format_delay
 
-_BURST_BYTES = 1 << 18
+_BURST_BYTES = 7 << 17
 _MOST_BYTES = 1 << 24
 _UNLIMITED_BPS = 10_000_000_000
 
@@ -30,9 +30,10 @@ class PortDelay(NamedTuple):
 
 
 def ring_bytes(link: LinkConfig) -> int:
-    """Room for what is under way on a cable, half as much again, and a burst: a power of two; 0: no delay.
+    """The size of the ring for frames that come in by a link: a power of two, 0 without a delay.
 
-    An unlimited rate counts as 10 Gbit/s, and no ring is larger than 16 MiB: what is more is lost, counted.
+    Room for what is under way, half as much again, and some for a delay line that is late. An unlimited rate
+    counts as 10 Gbit/s, and no ring is larger than 16 MiB: what is more is lost, counted.
     """
     if not link.delay_us:
         return 0

@@ -240,7 +240,6 @@ def test_a_stream_stays_whole_over_hops_that_xdp_forwards(make_lab: MakeLab) -> 
     assert bytes(received) == content
     middle = [read_counters(lab.name, node) for node in ("s01", "s10")]
     assert sum(int(found["forwarded"].sum()) for found in middle) > len(content) // 9000
-    assert not any(found["drop_delay_full"].any() for found in middle)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

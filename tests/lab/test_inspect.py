@@ -34,6 +34,7 @@ def test_every_server_port_address_and_peer_is_told(make_lab: MakeLab) -> None:
                 "state": "up",
                 "mtu": 4200,
                 "rate_bps": 500_000_000,
+                "delay_us": 0,
                 "loss_ppm": 0,
             }
             for port in server.ports
