@@ -122,6 +122,8 @@ def _set(context: Context, config: NodeConfig, port: Port, fault: Fault, cut_her
         wanted |= {"state", "address", "neighbour", "route"}
     if fault.loss_ppm or fault.delay_us:
         wanted.add("program")
+    if fault.delay_us is not None:
+        wanted.add("offload")
     whole = replace(
         config, links=tuple(_faulty(link, fault) if link.name == name else link for link in config.links)
     )

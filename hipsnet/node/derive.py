@@ -6,20 +6,22 @@ from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
-from hipsnet.node import offloads, sysctls
-from hipsnet.node.desired import LinkConfig, NeighbourConfig, NodeConfig, RouteConfig, TableEntry
+from hipsnet.node import sysctls
+from hipsnet.node.desired import (
+    GRO,
+    TX_CHECKSUM,
+    LinkConfig,
+    NeighbourConfig,
+    NodeConfig,
+    RouteConfig,
+    TableEntry,
+)
 from hipsnet.topology import routes
 from hipsnet.topology.fabric import Fabric, Port, Server, Switch
 from hipsnet.topology.schema import Host, Topology
 
 BRIDGE = "br0"
 _LOOPBACK = "lo"
-
-# XDP forwards a frame whose checksum the sender left to its card as it is: unfinished on a veth. Segments that
-# arrive one by one are put together again for the stack.
-_SERVER_OFFLOADS = ((offloads.TX_CHECKSUM, False), (offloads.GRO, True))
-# A veth takes redirected frames only while its peer polls: under an XDP program, or for GRO.
-_SWITCH_OFFLOADS = ((offloads.GRO, True),)
 
 
 def node_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
@@ -102,12 +104,12 @@ def _server_port(topology: Topology, fabric: Fabric, port: Port, name: str, host
     if host is not None:
         return LinkConfig(
             name, "card", port.index, host.ports[port.index].mac, topology.link.mtu, alias,
-            offloads=_SERVER_OFFLOADS, program="forward", addresses=addresses,
+            offloads=((TX_CHECKSUM, False),), program="forward", addresses=addresses,
         )  # fmt: skip
     return LinkConfig(
         name, "cable", port.index, port.mac, topology.link.mtu, alias,
         shaped=True, rate_bps=topology.link.rate_bps, delay_us=topology.link.delay_us,
-        offloads=_SERVER_OFFLOADS, program="forward", addresses=addresses,
+        offloads=_cable_offloads(fabric, port), program="forward", addresses=addresses,
     )  # fmt: skip
 
 
@@ -116,8 +118,18 @@ def _switch_port(topology: Topology, fabric: Fabric, port: Port, master: str | N
     return LinkConfig(
         port.name, "cable", port.index, port.mac, topology.link.mtu, alias, master,
         shaped=True, rate_bps=topology.link.rate_bps, delay_us=topology.link.delay_us,
-        offloads=_SWITCH_OFFLOADS, program="cable", addresses=(port.address,) if port.address else (),
+        offloads=_cable_offloads(fabric, port), program="cable", addresses=(port.address,) if port.address else (),
     )  # fmt: skip
+
+
+def _cable_offloads(fabric: Fabric, port: Port) -> tuple[tuple[str, bool], ...]:
+    """What a veth port of the lab may leave to its peer.
+
+    A server's XDP program forwards a frame as it is, so the last device before it finishes the checksum. GRO
+    puts together what arrives in segments; without it, or a program, a veth takes no redirected frames.
+    """
+    to_server = isinstance(fabric.nodes[fabric.peer(port).node], Server)
+    return ((TX_CHECKSUM, not to_server), (GRO, True))
 
 
 def _server_sysctls(names: list[str], in_lab: bool) -> dict[str, str]:

@@ -12,6 +12,9 @@ PROTOCOL = 72
 MAC_MARK = "02:48:"
 """How the MAC of every lab port begins: a veth that carries it was made by hipsnet."""
 
+TX_CHECKSUM, GRO = "tx-checksum", "gro"
+"""Device features that are switched."""
+
 LinkKind = Literal["cable", "card", "bridge", "loopback"]
 Program = Literal["forward", "cable"]
 
@@ -24,8 +27,7 @@ class LinkConfig:
     or "loopback". `port` is the index of the node's port, None where the interface is no port. None stands
     for "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not
     `shaped` keeps its own queueing discipline. `program` is the XDP program of its ports (see
-    `runs`). `offloads` are the device features that must be on (True) or off, by name (see
-    `hipsnet.node.offloads`).
+    `runs`). `offloads` are the device features that are on (True) or off, by name (see `features`).
     """
 
     name: str
@@ -50,6 +52,11 @@ class LinkConfig:
         XDP on a veth copies every frame that comes from the kernel's own stack.
         """
         return self.program if self.program == "forward" or self.delay_us or self.loss_ppm else None
+
+    @property
+    def features(self) -> tuple[tuple[str, bool], ...]:
+        """The offloads that have to hold now: a delay line takes frames as they are, so they must be finished."""
+        return tuple((name, on and not (self.delay_us and name == TX_CHECKSUM)) for name, on in self.offloads)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
     for name, link in found.items():
         more = shaping.read(context, link)
         if name in wanted:
-            more["offloads"] = offloads.read(name, wanted[name].offloads)
+            more["offloads"] = offloads.read(name, wanted[name].features)
             if (port := wanted[name].port) is not None:
                 more["loss_ppm"] = losses.get(port, 0)
                 if port in delays:

@@ -13,9 +13,7 @@ from dataclasses import replace
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
-from hipsnet.node.desired import NodeConfig
-
-TX_CHECKSUM, GRO = "tx-checksum", "gro"
+from hipsnet.node.desired import GRO, TX_CHECKSUM, NodeConfig
 
 _SIOCETHTOOL = 0x8946
 # By feature: the commands that get and set it, ETHTOOL_GTXCSUM .. in include/uapi/linux/ethtool.h.
@@ -50,8 +48,10 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     """Features to be switched; what a card does not know is left alone."""
     for link in desired.links:
         now = actual.links.get(link.name)
+        if link.kind == "card" and now is not None and now.kind != "veth":
+            continue  # a real card finishes what is left to it before the frame is on the wire
         have = dict(now.offloads) if now else {}
-        for name, on in link.offloads:
+        for name, on in link.features:
             before = "" if now is None else _text(name, have[name]) if name in have else None
             after = _text(name, on)
             if before is None or before == after:

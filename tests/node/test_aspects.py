@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from hipsnet.errors import ConflictError, ProvisionError
-from hipsnet.node import namespace, offloads
+from hipsnet.node import namespace
 from hipsnet.node.applying import apply, settle
 from hipsnet.node.changes import changes, refuse_conflicts
 from hipsnet.node.context import Context, opened
-from hipsnet.node.desired import LinkConfig, NeighbourConfig, NodeConfig, RouteConfig
+from hipsnet.node.desired import GRO, TX_CHECKSUM, LinkConfig, NeighbourConfig, NodeConfig, RouteConfig
 from hipsnet.node.observe import read_actual
 
 NAME = f"t{os.getpid():x}-node"
@@ -138,7 +138,7 @@ def test_offloads_settings_names_and_bridges(context: Context) -> None:
         mtu=1500,
         alias="a cable",
         master="br0",
-        offloads=((offloads.TX_CHECKSUM, False), (offloads.GRO, True)),
+        offloads=((TX_CHECKSUM, False), (GRO, True)),
     )
     config = NodeConfig("t", "node", (bridge, member), sysctls={"net/ipv4/conf/p1/arp_ignore": "1"})
     steps(context, config)

@@ -114,7 +114,7 @@ def as_it_should_be(config: NodeConfig) -> Actual:
     for index, link in enumerate(config.links):
         fields: dict[str, Any] = {
             "mac": link.mac or "", "mtu": link.mtu or 1500, "alias": link.alias, "master": link.master,
-            "rate_bps": link.rate_bps, "offloads": link.offloads, "addresses": frozenset(link.addresses),
+            "rate_bps": link.rate_bps, "offloads": link.features, "addresses": frozenset(link.addresses),
         }  # fmt: skip
         links[link.name] = ActualLink(index, link.name, up=True, carrier=True, **fields)
     return Actual(
