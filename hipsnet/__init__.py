@@ -1,9 +1,9 @@
 """hipsnet: server-centric networks for distributed training.
 
-    import hipsnet
+import hipsnet
 
-    with hipsnet.init() as comm:
-        comm.all_reduce(gradients)
+with hipsnet.init() as comm:
+    comm.all_reduce(gradients)
 """
 
 from __future__ import annotations
