@@ -199,6 +199,10 @@ def test_a_long_line_comes_in_pieces(job: Job) -> None:
 
 
 def test_the_programs_have_default_signals_and_no_foreign_descriptors(job: Job) -> None:
+    # What the caller ignores stays ignored (nohup, a shell's background); so the caller ignores nothing here.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     out, _ = job.start("grep -E 'SigIgn|SigCgt' /proc/self/status; ls /proc/self/fd").communicate()
     lines = [line.split()[-1] for line in out.splitlines()]
     assert lines[0] == b"0" * 16, "a signal is ignored"
