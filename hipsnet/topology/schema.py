@@ -168,7 +168,7 @@ class HostPort(Section):
     mac: str | None = Field(
         default=None,
         pattern=r"^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$",
-        description="unicast MAC address in lower case; set to hipsnet's own unless given",
+        description="MAC address that the card has, in lower case; asked for by ARP unless given",
         examples=["02:00:00:aa:bb:01"],
     )
 
