@@ -37,13 +37,8 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
+#include "types.h"
 
 #define XSK_CHUNK_BYTES 4096u
 #define XSK_MOST_SPANS  3u    /* what a received frame is in, at most: 3 * (4096 - 256) bytes */
@@ -53,15 +48,9 @@ typedef uint64_t u64;
 struct xsk_memory;
 struct xsk;
 
-/* A piece of a frame, in the memory. */
-struct xsk_span {
-	u8 *data;
-	u32 bytes;
-};
-
 /* A frame that has come in. All spans but the last hold 3840 bytes, so the headers are in the first. */
 struct xsk_frame {
-	struct xsk_span spans[XSK_MOST_SPANS];
+	struct span spans[XSK_MOST_SPANS];
 	u32 count; /* of spans */
 	u32 bytes; /* of all spans together */
 };
