@@ -21,7 +21,7 @@
 #define DCQCN_ADD_SHIFT      10    /* 1/1024 of the port's rate: 40 Mbit/s at 40 Gbit/s */
 #define DCQCN_HYPER_SHIFT    7     /* 1/128 */
 #define DCQCN_FLOOR_SHIFT    10
-#define DCQCN_TURNS_MAX      64 /* events after a long silence: alpha and the rate are at rest by then */
+#define DCQCN_TURNS_MAX      1024 /* after a long silence: alpha and the rate are at rest by then */
 
 struct dcqcn {
 	u64 port_bps, current_bps, target_bps; /* port_bps 0: no congestion control */

@@ -42,7 +42,7 @@ struct rc_config {
 	bool congestion_control; /* DCQCN: say that we heed marks, slow down on CNPs; needs rate_bps */
 	u32 window;              /* packets that may wait for an ACK */
 	u64 timeout_ns;          /* without an ACK, from the last packet; doubled with every time out */
-	u64 rate_bps;   /* of frames with their Ethernet header, as HTB counts them too; 0: any */
+	u64 rate_bps;            /* of frames with their Ethernet header, as HTB counts them too; 0: any */
 };
 
 enum rc_kind {
