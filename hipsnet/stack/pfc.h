@@ -11,13 +11,13 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
 
-#define PFC_PRIORITIES    8
+#include "wire_pfc.h"
+
 #define PFC_QUANTUM_BITS  512
 #define PFC_LONGEST       0xffff         /* quanta that an XOFF asks for */
 #define PFC_UNLIMITED_BPS 10000000000ULL /* what a port without a rate is taken for */
-#define PFC_NEVER         UINT64_MAX
+#define PFC_NEVER         (~0ULL)
 #define PFC_NS_PER_US     1000
 #define PFC_NS_PER_S      1000000000ULL
 
@@ -33,60 +33,54 @@
 	COUNTER(tx_pause_us,          "microseconds that it was stopped at the other end")
 /* clang-format on */
 
-#define PFC_FIELD(name, meaning) uint64_t name;
+#define PFC_FIELD(name, meaning) u64 name;
 
 struct pfc_counters {
 	PFC_COUNTERS(PFC_FIELD)
 };
 
-/* A PFC frame without its addresses. */
-struct pfc_values {
-	uint8_t enable; /* a bit for each priority that the frame names */
-	uint16_t quanta[PFC_PRIORITIES];
-};
-
 struct pfc_priority {
-	uint64_t paused_until_ns; /* by the other end */
-	uint64_t paused_counted_ns;
-	uint64_t refresh_ns; /* when the other end has to hear of it again */
-	uint64_t stopped_counted_ns;
+	u64 paused_until_ns; /* by the other end */
+	u64 paused_counted_ns;
+	u64 refresh_ns; /* when the other end has to hear of it again */
+	u64 stopped_counted_ns;
 	bool stopped; /* at the other end */
 	bool is_news; /* it has not been told yet */
 };
 
 struct pfc_port {
-	uint64_t rate_bps;
+	u64 rate_bps;
 	struct pfc_counters *counters; /* one for each priority, where others can read them */
-	struct pfc_priority priority[PFC_PRIORITIES];
+	struct pfc_priority priority[PRIORITIES];
 };
 
 /* `rate_bps` is the cable's, 0 for one without a limit. */
-static inline void pfc_init(struct pfc_port *port, uint64_t rate_bps, struct pfc_counters *counters)
+static inline void pfc_init(struct pfc_port *port, u64 rate_bps, struct pfc_counters *counters)
 {
 	*port = (struct pfc_port){.rate_bps = rate_bps ? rate_bps : PFC_UNLIMITED_BPS, .counters = counters};
 }
 
-static inline uint64_t pfc_quanta_ns(const struct pfc_port *port, uint16_t quanta)
+static inline u64 pfc_quanta_ns(const struct pfc_port *port, u16 quanta)
 {
 	return quanta * PFC_QUANTUM_BITS * PFC_NS_PER_S / port->rate_bps;
 }
 
 /* Adds whole microseconds of [*counted_ns, end_ns] and leaves the rest for the next time. */
-static inline void pfc_add_us(uint64_t *us, uint64_t *counted_ns, uint64_t end_ns)
+static inline void pfc_add_us(u64 *us, u64 *counted_ns, u64 end_ns)
 {
 	if (end_ns > *counted_ns) {
-		uint64_t whole = (end_ns - *counted_ns) / PFC_NS_PER_US;
+		u64 whole = (end_ns - *counted_ns) / PFC_NS_PER_US;
 
 		*us += whole;
 		*counted_ns += whole * PFC_NS_PER_US;
 	}
 }
 
-static inline void pfc_count(struct pfc_port *port, unsigned priority, uint64_t now)
+static inline void pfc_count(struct pfc_port *port, unsigned priority, u64 now)
 {
 	struct pfc_priority *state = &port->priority[priority];
 	struct pfc_counters *count = &port->counters[priority];
-	uint64_t end = state->paused_until_ns < now ? state->paused_until_ns : now;
+	u64 end = state->paused_until_ns < now ? state->paused_until_ns : now;
 
 	pfc_add_us(&count->rx_pause_us, &state->paused_counted_ns, end);
 	if (state->stopped)
@@ -94,38 +88,38 @@ static inline void pfc_count(struct pfc_port *port, unsigned priority, uint64_t 
 }
 
 /* Brings the counters of time up to now. */
-static inline void pfc_settle(struct pfc_port *port, uint64_t now)
+static inline void pfc_settle(struct pfc_port *port, u64 now)
 {
-	for (unsigned priority = 0; priority < PFC_PRIORITIES; priority++)
+	for (unsigned priority = 0; priority < PRIORITIES; priority++)
 		pfc_count(port, priority, now);
 }
 
 /* Whether nothing of this priority may be sent now. A frame that has begun goes on to its end. */
-static inline bool pfc_is_paused(const struct pfc_port *port, unsigned priority, uint64_t now)
+static inline bool pfc_is_paused(const struct pfc_port *port, unsigned priority, u64 now)
 {
 	return port->priority[priority].paused_until_ns > now;
 }
 
 /* A PFC frame came in: each priority it names waits as long as it says, from now; 0 opens it. */
-static inline void pfc_receive(struct pfc_port *port, const struct pfc_values *values, uint64_t now)
+static inline void pfc_receive(struct pfc_port *port, const struct pfc *frame, u64 now)
 {
-	for (unsigned priority = 0; priority < PFC_PRIORITIES; priority++) {
+	for (unsigned priority = 0; priority < PRIORITIES; priority++) {
 		struct pfc_priority *state = &port->priority[priority];
 
-		if (!(values->enable & (1u << priority)))
+		if (!(frame->enabled & (1u << priority)))
 			continue;
 		pfc_count(port, priority, now);
 		port->counters[priority].rx_pause_frames++;
 		if (!pfc_is_paused(port, priority, now)) {
 			state->paused_counted_ns = now;
-			port->counters[priority].rx_pause_transitions += values->quanta[priority] > 0;
+			port->counters[priority].rx_pause_transitions += frame->quanta[priority] > 0;
 		}
-		state->paused_until_ns = now + pfc_quanta_ns(port, values->quanta[priority]);
+		state->paused_until_ns = now + pfc_quanta_ns(port, frame->quanta[priority]);
 	}
 }
 
 /* Stops a priority at the other end until pfc_go(). */
-static inline void pfc_stop(struct pfc_port *port, unsigned priority, uint64_t now)
+static inline void pfc_stop(struct pfc_port *port, unsigned priority, u64 now)
 {
 	struct pfc_priority *state = &port->priority[priority];
 
@@ -137,7 +131,7 @@ static inline void pfc_stop(struct pfc_port *port, unsigned priority, uint64_t n
 	port->counters[priority].tx_pause_transitions++;
 }
 
-static inline void pfc_go(struct pfc_port *port, unsigned priority, uint64_t now)
+static inline void pfc_go(struct pfc_port *port, unsigned priority, u64 now)
 {
 	struct pfc_priority *state = &port->priority[priority];
 
@@ -149,8 +143,7 @@ static inline void pfc_go(struct pfc_port *port, unsigned priority, uint64_t now
 }
 
 /* Stops a priority whose buffer holds more than `xoff`, and lets it go when it holds no more than `xon`. */
-static inline void pfc_watch(struct pfc_port *port, unsigned priority, uint64_t held, uint64_t xoff,
-			     uint64_t xon, uint64_t now)
+static inline void pfc_watch(struct pfc_port *port, unsigned priority, u64 held, u64 xoff, u64 xon, u64 now)
 {
 	if (held > xoff)
 		pfc_stop(port, priority, now);
@@ -158,38 +151,40 @@ static inline void pfc_watch(struct pfc_port *port, unsigned priority, uint64_t 
 		pfc_go(port, priority, now);
 }
 
-static inline bool pfc_is_due(const struct pfc_priority *state, uint64_t now)
+static inline bool pfc_is_due(const struct pfc_priority *state, u64 now)
 {
 	return state->is_news || (state->stopped && state->refresh_ns <= now);
 }
 
 /*
- * Takes the PFC frame that has to be sent now; false if there is none. A stop is told again when half of its
- * quanta have run, so that one frame may be lost, or late, and the other end stays stopped.
+ * Takes the PFC frame that has to be sent now, but for its sender; false if there is none. A stop is told
+ * again when half of its quanta have run, so that one frame may be lost, or late, and the other end stays
+ * stopped.
  */
-static inline bool pfc_take(struct pfc_port *port, struct pfc_values *values, uint64_t now)
+static inline bool pfc_take(struct pfc_port *port, struct pfc *frame, u64 now)
 {
-	*values = (struct pfc_values){0};
-	for (unsigned priority = 0; priority < PFC_PRIORITIES; priority++) {
+	frame->enabled = 0;
+	memset(frame->quanta, 0, sizeof(frame->quanta));
+	for (unsigned priority = 0; priority < PRIORITIES; priority++) {
 		struct pfc_priority *state = &port->priority[priority];
 
 		if (!pfc_is_due(state, now))
 			continue;
-		values->enable |= (uint8_t)(1u << priority);
-		values->quanta[priority] = state->stopped ? PFC_LONGEST : 0;
+		frame->enabled |= (u8)(1u << priority);
+		frame->quanta[priority] = state->stopped ? PFC_LONGEST : 0;
 		state->is_news = false;
 		state->refresh_ns = now + pfc_quanta_ns(port, PFC_LONGEST) / 2;
 		port->counters[priority].tx_pause_frames++;
 	}
-	return values->enable != 0;
+	return frame->enabled != 0;
 }
 
 /* When pfc_take() will have something; PFC_NEVER if not before the next stop. */
-static inline uint64_t pfc_refresh_ns(const struct pfc_port *port)
+static inline u64 pfc_refresh_ns(const struct pfc_port *port)
 {
-	uint64_t next = PFC_NEVER;
+	u64 next = PFC_NEVER;
 
-	for (unsigned priority = 0; priority < PFC_PRIORITIES; priority++) {
+	for (unsigned priority = 0; priority < PRIORITIES; priority++) {
 		const struct pfc_priority *state = &port->priority[priority];
 
 		if (state->is_news)
