@@ -1,4 +1,4 @@
-"""The C programs of this room: compiled once on a machine, and kept."""
+"""The C programs and libraries of this room: compiled once on a machine, and kept."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import kernel
@@ -13,20 +14,37 @@ from hipsnet.errors import CapabilityError
 
 FOLDER = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+_LIBRARY_FLAGS = ("-fPIC", "-shared")
 
 
-def binary(name: str, folder: Path) -> Path:
-    """The program `<name>.c` of this room, kept in `folder` under a digest of its sources; compiled if need be.
+def binary(name: str, folder: Path, sources: Sequence[str] = (), link: Sequence[str] = ()) -> Path:
+    """The program of `sources` (`<name>.c` alone if none), kept in `folder` under a digest of what it is made of.
 
-    Raises CapabilityError without a C compiler, or with what the compiler said.
+    It is compiled if need be, and linked with the libraries `link` (`bpf` for -lbpf). Raises CapabilityError
+    without a C compiler, or with what the compiler said.
     """
-    source = FOLDER / f"{name}.c"
-    texts = (source, *sorted(kernel.FOLDER.glob("*.h")))
-    digest = hashlib.sha256(b"\0".join([*(text.read_bytes() for text in texts), repr(_FLAGS).encode()]))
+    return _built(name, sources or (f"{name}.c",), folder, (), link)
+
+
+def library(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
+    """A shared library, as `binary` is a program: to be opened by cffi."""
+    return _built(f"{name}.so", sources, folder, _LIBRARY_FLAGS, link)
+
+
+def _built(
+    name: str, sources: Sequence[str], folder: Path, flags: Sequence[str], link: Sequence[str]
+) -> Path:
+    files = [FOLDER / source for source in sources]
+    command = ["cc", *_FLAGS, *flags, f"-I{kernel.FOLDER}"]
+    libraries = [f"-l{item}" for item in link]
+    # Any header may be included: that of another program's only costs a compilation too many.
+    texts = [*files, *sorted(kernel.FOLDER.glob("*.h")), *sorted(FOLDER.glob("*.h"))]
+    digest = hashlib.sha256(b"\0".join([*(text.read_bytes() for text in texts), repr(command[1:]).encode()]))
+    digest.update(repr(libraries).encode())
     path = folder / f"{name}-{digest.hexdigest()[:16]}"
     if not _is_trusted(path):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _compile(source, path)
+        _compile(name, [*command, *map(str, files), *libraries], path)
     return path
 
 
@@ -38,20 +56,19 @@ def _is_trusted(path: Path) -> bool:
         return False
 
 
-def _compile(source: Path, path: Path) -> None:
+def _compile(name: str, command: Sequence[str], path: Path) -> None:
     """Whole or not at all, also when two processes do it at once."""
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     os.close(handle)
     try:
-        command = ["cc", *_FLAGS, f"-I{kernel.FOLDER}", "-o", part, str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "-o", part], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise CapabilityError(f"cannot compile {source.name}:\n{done.stderr.strip()}")
+            raise CapabilityError(f"cannot compile {name}:\n{done.stderr.strip()}")
         Path(part).chmod(0o700)
         Path(part).replace(path)
     except FileNotFoundError:
         raise CapabilityError(
-            f"a C compiler wanted for {source.name}, no cc found; run: apt install gcc libc6-dev"
+            f"a C compiler wanted for {name}, no cc found; run: apt install gcc libc6-dev"
         ) from None
     finally:
         Path(part).unlink(missing_ok=True)

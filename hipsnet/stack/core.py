@@ -1,0 +1,68 @@
+"""The stack's C core for Python: compiled with its first use, its declarations read from its own headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cffi import FFI
+
+from hipsnet.stack.building import FOLDER, library
+
+SOURCES = (
+    "icrc.c",
+    "packet.c",
+    "build.c",
+    "requester.c",
+    "responder.c",
+    "rc.c",
+    "rc_views.c",
+    "endpoint.c",
+)
+HEADERS = ("types.h", "rc.h", "endpoint.h")
+
+
+class Core(NamedTuple):
+    """An open library: `ffi` makes C values, `lib` has the functions and constants."""
+
+    ffi: Any
+    lib: Any
+
+
+def load(
+    folder: Path,
+    name: str = "core",
+    sources: Sequence[str] = (),
+    headers: Sequence[str] = (),
+    link: Sequence[str] = (),
+) -> Core:
+    """The core with other `sources` of this room and what their `headers` declare, compiled in `folder`.
+
+    Raises CapabilityError if it cannot be compiled.
+    """
+    ffi = FFI()
+    ffi.cdef("\n".join(declarations(header) for header in (*HEADERS, *headers)))
+    return Core(ffi, ffi.dlopen(str(library(name, (*SOURCES, *sources), folder, link))))
+
+
+def declarations(header: str) -> str:
+    """What a header declares, as cffi reads it: without the preprocessor's lines but macros that are numbers."""
+    text = re.sub(r"/\*.*?\*/", "", (FOLDER / header).read_text(), flags=re.DOTALL)
+    number = re.compile(r"#define (\w+)\s+(0x[0-9a-fA-F]+|\d+)(?:U|UL|ULL)?\s*$")
+    lines = []
+    for line in text.splitlines():
+        found = number.match(line)
+        if found:
+            lines.append(f"#define {found[1]} {found[2]}")
+        elif not line.startswith("#"):
+            lines.append(line)
+    return "\n".join(lines)
+
+
+@cache
+def drops() -> dict[str, str]:
+    """Why an endpoint takes no notice of a frame: names, in the order of the counters, and meanings."""
+    return dict(re.findall(r'DROP\((\w+),\s*"([^"]*)"\)', (FOLDER / "drops.h").read_text()))
