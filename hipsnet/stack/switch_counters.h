@@ -1,0 +1,79 @@
+/*
+ * What a soft switch counts, in a file that other programs map and read while it runs:
+ * hipsnet/stack/counters.py takes the names from here. Everything is a 64-bit number that only the switch
+ * writes.
+ *
+ * The file: struct switch_file, then for each switch its struct switch_counters and as many struct
+ * port_counters as that says.
+ */
+#pragma once
+
+#include "pfc.h"
+
+#define SWITCH_FILE_MARK  0x3173777370696800ULL /* "\0hipsws1" */
+#define SWITCH_NAME_BYTES 32
+
+/* clang-format off */
+#define SWITCH_COUNTERS(COUNTER)                                                        \
+	COUNTER(ports,            "ports of the switch")                                 \
+	COUNTER(shared_size,      "size of the shared buffer, bytes")                    \
+	COUNTER(shared_bytes,     "of the shared buffer in use")                         \
+	COUNTER(shared_max_bytes, "the most that has been in use")                       \
+	COUNTER(headroom_bytes,   "of all headrooms in use")                             \
+	COUNTER(headroom_max_bytes, "the most that has been in use")                     \
+	COUNTER(memory_free,      "chunks of memory that hold no frame")                 \
+	COUNTER(memory_min_free,  "the fewest that there have been")
+
+#define PORT_COUNTERS(COUNTER)                                                          \
+	COUNTER(rate_bps,         "rate of the cable, 0: no limit")                      \
+	COUNTER(flooded,          "frames from here sent out of every other port")       \
+	COUNTER(pfc_frames,       "PFC frames that came in")                             \
+	COUNTER(drop_control,     "other frames that no bridge hands on (01:80:c2:00:00:0x)") \
+	COUNTER(drop_truncated,   "frames that end inside a header")                     \
+	COUNTER(drop_same_port,   "frames for the port that they came from")             \
+	COUNTER(drop_not_ours,    "frames to a router that are not to its MAC, or not IPv4") \
+	COUNTER(drop_header,      "IPv4 with a wrong header or checksum, at a router")   \
+	COUNTER(drop_ttl,         "IPv4 whose TTL ran out, at a router")                 \
+	COUNTER(drop_no_route,    "IPv4 without a route, or for the router itself")      \
+	COUNTER(drop_receive,     "lost before the switch saw them: it was too late")
+
+#define PRIORITY_COUNTERS(COUNTER)                                                      \
+	COUNTER(rx_frames,        "frames that came in")                                 \
+	COUNTER(rx_bytes,         "bytes that came in, with the Ethernet header")        \
+	COUNTER(tx_frames,        "frames that went out")                                \
+	COUNTER(tx_bytes,         "bytes that went out")                                 \
+	COUNTER(ecn_marks,        "frames that were marked as they came to the queue")              \
+	COUNTER(drop_tail,        "lossy; the queue to which they went had its share")   \
+	COUNTER(drop_full,        "lossy; the shared buffer was full")                   \
+	COUNTER(drop_headroom,    "lossless; the headroom was full: pause was not obeyed") \
+	COUNTER(drop_memory,      "no chunk of memory was free")                         \
+	COUNTER(ingress_bytes,    "held now of what came in here")                       \
+	COUNTER(ingress_max_bytes, "the most that has been held")                        \
+	COUNTER(headroom_bytes,   "held now in the headroom of what came in here")       \
+	COUNTER(headroom_max_bytes, "the most that has been held there")                 \
+	COUNTER(egress_bytes,     "held now that waits to go out here")                  \
+	COUNTER(egress_max_bytes, "the most that has waited")
+/* clang-format on */
+
+#define COUNTER_FIELD(name, meaning) u64 name;
+
+struct switch_file {
+	u64 mark;
+	u64 switches;
+	u64 pid;
+};
+
+struct switch_counters {
+	char name[SWITCH_NAME_BYTES];
+	SWITCH_COUNTERS(COUNTER_FIELD)
+};
+
+struct priority_counters {
+	PRIORITY_COUNTERS(COUNTER_FIELD)
+};
+
+struct port_counters {
+	PORT_COUNTERS(COUNTER_FIELD)
+	struct priority_counters priority[PRIORITIES];
+	struct pfc_counters pause[PRIORITIES];
+};
