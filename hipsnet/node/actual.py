@@ -12,7 +12,8 @@ from hipsnet.node.desired import NeighbourConfig, RouteConfig, TableEntry
 class ActualLink:
     """One interface as it is.
 
-    `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `qdisc` is the kind of
+    `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `segments_bytes` is
+    None where the kernel has no such limit (see hipsnet.node.big_tcp). `qdisc` is the kind of
     the root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
     `ring_bytes` is the size of the ring that holds what comes in late (see hipsnet.node.delay), 0 without one.
     `program_id` is the id of the attached XDP program; `offloads` holds those that were asked for and exist.
@@ -28,6 +29,7 @@ class ActualLink:
     kind: str | None = None
     master: str | None = None
     peer_index: int | None = None
+    segments_bytes: int | None = None
     qdisc: str = "noqueue"
     rate_bps: int | None = None
     delay_us: int = 0

@@ -60,7 +60,9 @@ def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeCon
     bridged = switch.routes_at == "l2"
     ports = tuple(_switch_port(topology, fabric, port, BRIDGE if bridged else None) for port in switch.ports)
     if bridged:
-        settings = {key: value for name in (*names, BRIDGE) for key, value in sysctls.quiet(name).items()}
+        settings = dict(sysctls.BRIDGE)
+        for name in (*names, BRIDGE):
+            settings |= sysctls.quiet(name)
         bridge = LinkConfig(BRIDGE, "bridge")
         return NodeConfig(
             fabric.name, switch.name, (LinkConfig(_LOOPBACK, "loopback"), bridge, *ports), sysctls=settings

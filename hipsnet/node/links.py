@@ -8,6 +8,7 @@ from typing import Any
 
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP
 
+from hipsnet.node import big_tcp
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
@@ -33,6 +34,7 @@ def _read_one(message: Any, names: dict[int, str]) -> ActualLink:
         name=message.get("IFLA_IFNAME"),
         mac=message.get("IFLA_ADDRESS") or "",
         mtu=message.get("IFLA_MTU"),
+        segments_bytes=big_tcp.read(message),
         up=bool(message["flags"] & IFF_UP),
         carrier=bool(message.get("IFLA_CARRIER")),
         alias=message.get("IFLA_IFALIAS"),
@@ -50,11 +52,17 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
         now = actual.links.get(link.name)
         if link.kind == "bridge" and now is None:
             yield Change(desired.name, "link", "add", link.name, "", "bridge", link)
-        properties = {"mac": link.mac, "mtu": link.mtu, "alias": link.alias, "master": link.master}
-        for key, value in properties.items():
+        for key, value in _properties(link, now).items():
             before = getattr(now, key) if now else None
             if value is not None and (before or "") != value:
                 yield _property(desired.name, link, key, before, value)
+
+
+def _properties(link: LinkConfig, now: ActualLink | None) -> dict[str, object]:
+    wanted: dict[str, object] = {"mac": link.mac, "mtu": link.mtu, "alias": link.alias, "master": link.master}
+    if link.kind == "cable" and (now is None or now.segments_bytes is not None):
+        wanted["segments_bytes"] = big_tcp.segments_bytes(link.rate_bps)
+    return wanted
 
 
 def _property(node: str, link: LinkConfig, key: str, before: object, value: object) -> Change:
@@ -104,9 +112,12 @@ def apply(context: Context, change: Change) -> None:
         )
         return
     link, key, value = change.value
-    keyword = {"mac": "address", "mtu": "mtu", "alias": "ifalias", "master": "master"}[key]
-    setting = context.index(value) if key == "master" else value
-    context.netlink.link("set", index=context.index(link), **{keyword: setting})
+    if key == "segments_bytes":
+        settings = big_tcp.setting(value)
+    else:
+        keyword = {"mac": "address", "mtu": "mtu", "alias": "ifalias", "master": "master"}[key]
+        settings = {keyword: context.index(value) if key == "master" else value}
+    context.netlink.link("set", index=context.index(link), **settings)
 
 
 def activate(context: Context, change: Change) -> None:

@@ -32,6 +32,12 @@ ROUTER = {
     "net/ipv4/fib_multipath_hash_policy": "1",
 }
 
+BRIDGE = {
+    # A switch filters nothing: where br_netfilter is loaded (Docker does it), every frame would take that way.
+    f"net/bridge/bridge-nf-call-{tables}": "0"
+    for tables in ("arptables", "iptables", "ip6tables")
+}
+
 LAB_BUFFERS = {
     # Room for what a job has in flight on a fast cable; a host's own tuning is left alone.
     "net/ipv4/tcp_rmem": "4096 131072 33554432",

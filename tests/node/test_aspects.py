@@ -55,6 +55,7 @@ def shown(*command: str) -> str:
 def test_a_bare_node_is_settled_once(context: Context) -> None:
     assert steps(context, BARE) == [
         ("link", "change", "p0 mtu"),
+        ("link", "change", "p0 segments_bytes"),
         ("address", "add", "10.255.0.1/32 on lo"),
         ("address", "add", "10.0.0.1/29 on p0"),
         ("state", "change", "p0"),
@@ -67,16 +68,32 @@ def test_a_rate_is_set_changed_and_freed_in_place(context: Context, rate_bps: in
     def with_rate(rate: int | None) -> NodeConfig:
         return replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=rate)))
 
+    def of_rate(config: NodeConfig) -> list[tuple[str, str, str]]:
+        return [step for step in steps(context, config) if step[0] == "rate"]
+
     steps(context, BARE)
-    assert steps(context, with_rate(123_456_000)) == [("rate", "add", "p0")]
+    assert of_rate(with_rate(123_456_000)) == [("rate", "add", "p0")]
     assert "htb 48:" in shown("tc", "qdisc", "show", "dev", "p0")
     subprocess.run(["ping", "-c1", "-W0.1", "-q", "10.0.0.2"], capture_output=True, check=False)
-    assert steps(context, with_rate(rate_bps)) == [("rate", "change", "p0")]
+    assert of_rate(with_rate(rate_bps)) == [("rate", "change", "p0")]
     actual = read_actual(context, BARE).links["p0"]
     assert actual.rate_bps is not None and actual.rate_bps // 8 == rate_bps // 8
     assert "Sent 0 bytes" not in shown("tc", "-s", "class", "show", "dev", "p0")  # still the same class
-    assert steps(context, with_rate(None)) == [("rate", "remove", "p0")]
+    assert of_rate(with_rate(None)) == [("rate", "remove", "p0")]
     assert "noqueue" in shown("tc", "qdisc", "show", "dev", "p0")
+
+
+def test_no_frame_of_segments_holds_a_cable_for_more_than_8_ms(context: Context) -> None:
+    def shown_after(rate_bps: int | None) -> tuple[int | None, int | None]:
+        settle(context, replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=rate_bps))))
+        (port,) = context.netlink.get_links(context.index("p0"))
+        return port.get("IFLA_GSO_IPV4_MAX_SIZE"), port.get("IFLA_GRO_IPV4_MAX_SIZE")
+
+    if shown_after(None) == (None, None):
+        pytest.skip("IPv4 BIG TCP: Linux 6.3")
+    assert shown_after(None) == (524_280, 524_280)
+    assert shown_after(100_000_000) == (100_000, 100_000)
+    assert shown_after(10_000_000) == (65_536, 65_536)
 
 
 def test_addresses_move_and_those_of_others_stay(context: Context) -> None:
