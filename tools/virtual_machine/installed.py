@@ -1,0 +1,65 @@
+"""What a virtual machine needs to be installed, and the packages that bring it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+
+from hipsnet.errors import CapabilityError
+
+_PROGRAMS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "busybox": "busybox-static",
+    "modprobe": "kmod",
+    "file": "file",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+
+
+def find_kernel(root: Path = Path("/")) -> Path:
+    """The image of the newest kernel below `root` that is installed with its modules.
+
+    Raises CapabilityError naming the package if there is none.
+    """
+    images = {path.name.removeprefix("vmlinuz-"): path for path in (root / "boot").glob("vmlinuz-*")}
+    images |= {path.parent.name: path for path in (root / "lib/modules").glob("*/vmlinuz")}
+    whole = [release for release in images if (root / "lib/modules" / release / "kernel").is_dir()]
+    if not whole:
+        found = ", ".join(str(path) for path in images.values()) or "none"
+        raise CapabilityError(
+            f"a kernel with its modules wanted in {root / 'boot'} and {root / 'lib/modules'}, "
+            f"found {found}; apt install {_kernel_package(root)}"
+        )
+    return images[max(whole, key=_version)]
+
+
+def require_programs() -> None:
+    """Raise CapabilityError naming what is missing on this machine, and the package that brings it."""
+    if platform.machine() != "x86_64":
+        raise CapabilityError(f"x86_64 wanted, found {platform.machine()}: the machine is emulated as x86_64")
+    if os.geteuid() != 0:
+        raise CapabilityError("root wanted, to give the machine namespaces of its own; run with sudo")
+    if importlib.util.find_spec("virtme") is None:
+        raise CapabilityError("virtme-ng wanted, not found; run tools/setup")
+    missing = {program: package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
+    if missing:
+        packages = " ".join(sorted(set(missing.values())))
+        raise CapabilityError(f"{', '.join(missing)} wanted, not found; apt install {packages}")
+
+
+def _kernel_package(root: Path) -> str:
+    try:
+        described = (root / "etc/os-release").read_text()
+    except FileNotFoundError:
+        described = ""
+    is_ubuntu = re.search(r"^ID=\"?ubuntu", described, re.MULTILINE)
+    return "linux-image-generic" if is_ubuntu else "linux-image-amd64"
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release))

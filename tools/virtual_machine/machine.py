@@ -1,0 +1,269 @@
+"""Booting a machine, running one command in it, and leaving nothing of it.
+
+virtme-ng boots the kernel on this machine's own files, read-only: what is written there stays in the machine's
+memory. The command goes in over standard input and comes out over three virtio ports (see guest.sh), so no
+shell sees it and its output is not mixed with the console's.
+
+All processes live in a PID namespace whose first process the kernel kills with us, and their temporary files
+on a tmpfs in a mount namespace of theirs: however this process ends, nothing stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from hipsnet.errors import HipsnetError
+from tools.virtual_machine.installed import find_kernel, require_programs
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOT_S = 240.0
+"""A boot by software emulation takes 45 s on 2 idle cores; one that takes so long hangs."""
+_POLL_S = 0.2
+_END_S = 10.0
+_MESSAGE_BYTES = 1 << 20
+_CONSOLE_BYTES = 1 << 16
+_TAIL_LINES = 15
+_GUEST = Path(__file__).with_name("guest.sh")
+_WRITABLE = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/var")
+"""Folders over which the machine can write, into its own memory."""
+_KERNEL_OPTIONS = ("loglevel=4", "mitigations=off", "rcupdate.rcu_expedited=1", "nowatchdog")
+"""Warnings on the console; no defence of a machine that lives for a minute; netns that end without delay."""
+
+# The folder that hides is one that every machine has and the guest mounts anew anyway.
+_PRIVATE = 'mount -t tmpfs -o mode=0755 hipsnet-vm /dev/shm && exec "$@"'
+
+Stream = Literal["stdout", "stderr"]
+Pipe = Literal["stdout", "stderr", "answer", "console"]
+_PIPES: tuple[Pipe, ...] = ("stdout", "stderr", "answer", "console")
+
+
+class MachineError(HipsnetError):
+    """The machine failed, not the command in it. The message ends with what its console said last."""
+
+    exit_code = 125
+
+
+class MachineTimeoutError(MachineError):
+    """The command did not end within the time that it was given."""
+
+    exit_code = 124
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run, and in what machine.
+
+    `memory` is a number and M or G. `modules` are loaded first. `writable` are folders of this machine in
+    which the command may write. The command gets `timeout_s` from the start of the boot on; `wait_s` is for
+    other machines to end before that.
+    """
+
+    command: Sequence[str]
+    folder: Path = ROOT
+    cpus: int = 2
+    memory: str = "1G"
+    modules: Sequence[str] = ()
+    writable: Sequence[Path] = ()
+    timeout_s: float = 300.0
+    wait_s: float = 1800.0
+    kernel: Path | None = None
+
+
+class Machine:
+    """A running machine: `with Machine(order) as machine`, read `outputs()` to the end, then `exit_code`.
+
+    Raises CapabilityError if something is not installed, MachineError if it cannot be had or breaks,
+    MachineTimeoutError. Only one machine runs at a time; others wait for it.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._console = b""
+        self._answer = b""
+        self.is_ready = False
+        self.exit_code: int | None = None
+
+    def __enter__(self) -> Machine:
+        require_programs()
+        kernel = self._order.kernel or find_kernel()
+        self._lock = _locked(kernel, self._order.wait_s)
+        try:
+            self._start(kernel)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._process:
+            self._process.send_signal(signal.SIGKILL)  # of unshare: the kernel ends all in its PID namespace
+        deadline = time.monotonic() + _END_S
+        while self._pipes and time.monotonic() < deadline:  # until nobody in there holds an end any more
+            for _ in self._read():
+                pass
+        for fd in self._pipes:
+            os.close(fd)
+        os.close(self._lock)
+
+    def outputs(self) -> Iterator[tuple[Stream, bytes]]:
+        """What the command writes, as it comes, until it has ended."""
+        while self.exit_code is None:
+            found = list(self._read())
+            self._understand()
+            yield from found
+            if self.exit_code is None:
+                self._check(is_silent=not found)
+        yield from self._read()  # what came before the command's end
+
+    def _start(self, kernel: Path) -> None:
+        message = _message(self._order)
+        ends = {name: os.pipe() for name in _PIPES}
+        inner = [writer for _, writer in ends.values()]
+        try:
+            command = _command(
+                kernel, self._order, {name: ends[name][1] for name in ends if name != "console"}
+            )
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=ends["console"][1],
+                stderr=ends["console"][1],
+                pass_fds=inner,
+                env={**os.environ, "TMPDIR": "/dev/shm", "HOME": "/dev/shm", "PYTHONPATH": ""},
+            )
+        finally:
+            for writer in inner:
+                os.close(writer)
+        self._pipes = {reader: name for name, (reader, _) in ends.items()}
+        assert self._process.stdin is not None
+        fcntl.fcntl(self._process.stdin, fcntl.F_SETPIPE_SZ, _MESSAGE_BYTES)
+        self._process.stdin.write(message)
+        self._process.stdin.flush()
+        self._begun = time.monotonic()
+
+    def _read(self) -> Iterator[tuple[Stream, bytes]]:
+        """Wait a moment for data and take what there is; a pipe without writers is closed."""
+        ready, _, _ = select.select(list(self._pipes), [], [], _POLL_S)
+        for fd in ready:
+            name = self._pipes[fd]
+            data = os.read(fd, 1 << 16)
+            if not data:
+                os.close(fd)
+                del self._pipes[fd]
+            elif name == "console":
+                self._console = (self._console + data)[-_CONSOLE_BYTES:]
+            elif name == "answer":
+                self._answer += data
+            else:
+                yield name, data
+
+    def _understand(self) -> None:
+        *lines, self._answer = self._answer.split(b"\n")
+        for line in lines:
+            word, _, rest = line.decode(errors="replace").partition(" ")
+            if word == "failed":
+                raise MachineError(f"the machine booted, but: {rest}{self._tail()}")
+            self.is_ready = True
+            if word == "exit":
+                self.exit_code = int(rest)
+
+    def _check(self, is_silent: bool) -> None:
+        """Raise if the machine is gone and has no more to say, or if its time is over."""
+        passed = time.monotonic() - self._begun
+        where = "while it ran the command" if self.is_ready else "before it had booted"
+        if is_silent and self._process.poll() is not None:
+            raise MachineError(f"the machine ended {where}{self._tail()}")
+        if passed > self._order.timeout_s and self.is_ready:
+            raise MachineTimeoutError(
+                f"the command wanted to end within {self._order.timeout_s:g} s (the boot included), "
+                f"still ran and was ended{self._tail()}"
+            )
+        if not self.is_ready and passed > min(self._order.timeout_s, BOOT_S):
+            raise MachineTimeoutError(f"the machine did not boot within {passed:.0f} s{self._tail()}")
+
+    def _tail(self) -> str:
+        lines = [line for line in map(_plain, self._console.splitlines()) if line]
+        told = "\n".join(f"  | {line}" for line in lines[-_TAIL_LINES:])
+        return f"; its console said last:\n{told}" if told else "; its console said nothing"
+
+
+def _command(kernel: Path, order: Order, ports: dict[str, int]) -> list[str]:
+    """The command line that boots the machine; `ports` are descriptors of pipes."""
+    shared = [f"--rwdir={path.resolve()}" for path in order.writable]
+    overlays = [place for place in (*_WRITABLE, str(ROOT)) if Path(place).is_dir()]
+    devices = []
+    for name, fd in ports.items():
+        devices += ["-chardev", f"file,id=hipsnet-{name},path=/proc/self/fd/{fd}"]
+        devices += ["-device", f"virtserialport,name=hipsnet.{name},chardev=hipsnet-{name}"]
+    return [
+        "setpriv", "--pdeathsig", "KILL",
+        "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--",
+        "sh", "-c", _PRIVATE, "sh",
+        sys.executable, "-m", "virtme.commands.run",
+        # With KVM the distribution's kernel has been seen to hang where /dev/kvm is there.
+        "--disable-kvm", "--mods=auto", "--force-9p", "--show-boot-console",
+        "--kimg", str(kernel), "--cpus", str(order.cpus), "--memory", order.memory,
+        *(f"--overlay-rwdir={place}" for place in overlays), *shared,
+        *(f"--kopt={option}" for option in _KERNEL_OPTIONS),
+        f"--script-sh=exec bash {_quoted(_GUEST)}",
+        "--qemu-opts", *devices,
+    ]  # fmt: skip
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "'\\''") + "'"
+
+
+def _message(order: Order) -> bytes:
+    """What guest.sh reads."""
+    strings = [
+        str(order.folder),
+        str(len(order.modules)),
+        *order.modules,
+        str(len(order.command)),
+        *order.command,
+    ]
+    if any("\0" in string for string in strings):
+        raise MachineError("a NUL in the command; no program takes one")
+    message = b"".join(os.fsencode(string) + b"\0" for string in strings)
+    if len(message) > _MESSAGE_BYTES:
+        raise MachineError(f"at most {_MESSAGE_BYTES} bytes of command wanted, found {len(message)}")
+    return message
+
+
+def _locked(kernel: Path, wait_s: float) -> int:
+    """The kernel's image, opened and locked: whoever boots it holds it, and no file is left behind."""
+    handle = os.open(kernel, os.O_RDONLY | os.O_CLOEXEC)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise MachineError(
+                    f"another machine has been running for {wait_s:g} s (it holds {kernel} locked, see lslocks); "
+                    "run this again when it has ended"
+                ) from None
+            time.sleep(_POLL_S)
+
+
+def _plain(line: bytes) -> str:
+    """A console line without escapes and control characters."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc", "", line.decode(errors="replace"))
+    return re.sub(r"[\x00-\x08\x0b-\x1f]", "", text).rstrip()
