@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+PINS = Path("/sys/fs/bpf/hipsnet")
+"""Where a node's maps and program have names: <fabric>/<node>/<map>."""
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    if given:
+        return Path(given) / "hipsnet"
+    return Path("/var/cache/hipsnet") if os.geteuid() == 0 else Path.home() / ".cache/hipsnet"
 
 
 def sources() -> dict[str, str]:

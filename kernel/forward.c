@@ -10,19 +10,30 @@ BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
 RINGS(rings);
 BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
 BPF_DEVMAP(transmit, MAX_PORTS);
+BPF_XSKMAP(endpoints, MAX_PORTS); /* AF_XDP sockets of the ports' first queues */
 
 #define FRAMES_PER_MTU 256
 
-/* A MAC consumes its control frames; so does this one, after the count. */
-static __always_inline int mac_control(struct cursor *cursor, const struct ethhdr *eth,
-				       struct counters *count)
+/* To the socket of the port's endpoint; false if there is none, or none on that queue. */
+static __always_inline bool hand_over(struct xdp_md *frame, u32 index)
+{
+	return frame->rx_queue_index == 0 && endpoints.redirect_map(index, 0) == XDP_REDIRECT;
+}
+
+/* A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
+ */
+static __always_inline int mac_control(struct xdp_md *frame, struct cursor *cursor, const struct ethhdr *eth,
+				       u32 index, struct counters *count)
 {
 	struct mac_control *control = take_mac_control(cursor);
 
 	if (!control || !is_pfc(eth, control))
 		return drop(&count->drop_mac_control);
 	count_pfc(count, control->class_enable);
-	return drop(&count->drop_pfc);
+	if (!hand_over(frame, index))
+		return drop(&count->drop_pfc);
+	count->local_pfc++;
+	return XDP_REDIRECT;
 }
 
 /* What is wrong with a header, as the counter for it; NULL if nothing is. RFC 1812 section 5.2.2. */
@@ -87,8 +98,17 @@ static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct
 	return XDP_REDIRECT;
 }
 
+static __always_inline int deliver(struct xdp_md *frame, struct cursor *cursor, const struct iphdr *ip,
+				   u32 index, struct counters *count)
+{
+	if (!is_roce(cursor, ip) || !hand_over(frame, index))
+		return up(&count->local);
+	count->local_roce++;
+	return XDP_REDIRECT;
+}
+
 static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, struct ethhdr *eth, u64 bytes,
-				 struct counters *count)
+				 u32 index, struct counters *count)
 {
 	struct iphdr *ip = take_ipv4(cursor);
 
@@ -107,7 +127,7 @@ static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, st
 	if (!hop)
 		return up(&count->up_no_route);
 	if (hop->action == ACTION_LOCAL)
-		return up(&count->local);
+		return deliver(frame, cursor, ip, index, count);
 	if (ip->ihl > 5)
 		return up(&count->up_options);
 	if (ip->ttl <= 1)
@@ -148,7 +168,7 @@ int forward(struct xdp_md *frame)
 	case ETH_P_8021AD:
 		return up(&count->up_vlan);
 	case ETHERTYPE_MAC_CONTROL:
-		return mac_control(&cursor, eth, count);
+		return mac_control(frame, &cursor, eth, index, count);
 	default:
 		return up(&count->up_protocol);
 	}
@@ -157,5 +177,5 @@ int forward(struct xdp_md *frame)
 		return up(&count->up_multicast);
 	if (!same_mac(eth->h_dest, port->mac))
 		return up(&count->up_foreign_mac);
-	return route(frame, &cursor, eth, bytes, count);
+	return route(frame, &cursor, eth, bytes, index, count);
 }

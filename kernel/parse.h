@@ -3,10 +3,14 @@
 
 #include <uapi/linux/bpf.h>
 #include <uapi/linux/if_ether.h>
+#include <uapi/linux/in.h>
 #include <uapi/linux/ip.h>
+#include <uapi/linux/udp.h>
 
 #define ETHERTYPE_MAC_CONTROL 0x8808 /* IEEE 802.3 clause 31 */
 #define MAC_CONTROL_PFC       0x0101 /* IEEE 802.3 annex 31D */
+#define MORE_OR_OFFSET        0x3fff /* of IPv4's word of flags and offset: set in a fragment */
+#define ROCE_PORT             4791   /* IBTA annex A17 */
 
 /* Where the next header starts, and where the frame's first buffer ends. */
 struct cursor {
@@ -63,6 +67,16 @@ static __always_inline bool is_pfc(const struct ethhdr *eth, const struct mac_co
 
 	return to[0] == bpf_htons(0x0180) && to[1] == bpf_htons(0xc200) && to[2] == bpf_htons(0x0001) &&
 	       control->opcode == bpf_htons(MAC_CONTROL_PFC);
+}
+
+/* Takes the UDP header behind an IPv4 header without options. A fragment is not for an endpoint. */
+static __always_inline bool is_roce(struct cursor *cursor, const struct iphdr *ip)
+{
+	if (ip->ihl != 5 || ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(MORE_OR_OFFSET))
+		return false;
+	struct udphdr *udp = take(cursor, sizeof(*udp));
+
+	return udp && udp->dest == bpf_htons(ROCE_PORT);
 }
 
 static __always_inline bool same_mac(const u8 *a, const u8 *b)

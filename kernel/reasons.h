@@ -6,7 +6,10 @@
 #define REASONS(REASON)                                                                        \
 	REASON(forwarded,          "sent on to the next hop")                                  \
 	REASON(local,              "for this node: up the stack")                              \
+	REASON(local_roce,         "RoCE for this node: to the socket of its endpoint")        \
+	REASON(local_pfc,          "PFC, counted by priority: to the socket of the port's endpoint") \
 	REASON(passed,             "handed on unexamined by the end of a cable")               \
+	REASON(switched,           "to the socket of a soft switch")                           \
 	REASON(up_arp,             "ARP: up the stack")                                        \
 	REASON(up_vlan,            "carries an 802.1Q or 802.1ad tag: up the stack")           \
 	REASON(up_protocol,        "neither IPv4 nor ARP: up the stack")                       \
@@ -20,11 +23,12 @@
 	REASON(up_split_header,    "headers are not in the first buffer: up the stack")        \
 	REASON(drop_loss,          "lost on purpose, by the port's loss_ppm")                  \
 	REASON(drop_delay_full,    "came while the ring of a delayed port was full")          \
+	REASON(drop_no_switch,     "to a soft switch that does not run")                       \
 	REASON(drop_truncated,     "ends inside a header")                                     \
 	REASON(drop_version,       "IPv4 by its ethertype, not by its version")                \
 	REASON(drop_header_length, "IPv4 header length below 20 or beyond the frame")          \
 	REASON(drop_total_length,  "IPv4 total length below its header or beyond the frame")   \
 	REASON(drop_checksum,      "wrong IPv4 header checksum")                               \
-	REASON(drop_pfc,           "PFC, ends at the MAC; see the counters by priority")       \
+	REASON(drop_pfc,           "PFC without an endpoint, ends at the MAC; see the counters by priority")       \
 	REASON(drop_mac_control,   "other MAC control frame, ends at the MAC")
 /* clang-format on */

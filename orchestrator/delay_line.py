@@ -13,9 +13,9 @@ from hipsnet.errors import ProvisionError
 from hipsnet.node import delay
 from hipsnet.node.change import Action, Change
 from hipsnet.node.desired import NodeConfig
-from hipsnet.node.programs import cache_folder
 from hipsnet.stack.building import binary
 from hipsnet.topology import Fabric
+from kernel import cache_folder
 from orchestrator import processes
 from orchestrator.lab import namespace_name
 

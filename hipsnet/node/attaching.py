@@ -61,6 +61,11 @@ def attach_cable(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) 
     return _attach("cable", fabric, node, ports)
 
 
+def attach_switched(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
+    """Make the program that feeds a soft switch run on its ports; else as `attach_forwarding`."""
+    return _attach("switched", fabric, node, ports)
+
+
 def detach(fabric: str, node: str, ifnames: Iterable[str]) -> None:
     """Take our programs from these interfaces of the calling thread's namespace, and remove the node's pins.
 
@@ -183,7 +188,10 @@ def _sizes(ports: tuple[PortBinding, ...]) -> dict[str, int]:
     last = max((_ifindex(binding.ifname) or 0 for binding in ports), default=0)
     # Some room, so that an interface that is made anew need not move the others.
     numbers = max(_LEAST_NUMBERS, 1 << last.bit_length())
-    return {"port_of": numbers, "ports": count, "counters": count, "transmit": count, "rings": count}
+    return {
+        "port_of": numbers,
+        **dict.fromkeys(("ports", "counters", "transmit", "rings", "endpoints"), count),
+    }
 
 
 def _has_room(info: bpf.MapInfo, sizes: dict[str, int]) -> bool:

@@ -6,10 +6,11 @@ import ctypes
 import os
 from pathlib import Path
 
+import kernel
 from hipsnet.errors import CapabilityError
 
 BPFFS = Path("/sys/fs/bpf")
-ROOT = BPFFS / "hipsnet"
+ROOT = kernel.PINS
 PROGRAM = "program"
 _MAGIC = 0xCAFE4A11  # linux/magic.h, BPF_FS_MAGIC
 

@@ -23,8 +23,9 @@ import kernel
 from hipsnet.node import bpf
 from hipsnet.node.compiling import compile_programs
 from hipsnet.node.layout import dtype_of
+from kernel import cache_folder
 
-PROGRAMS = ("forward", "cable")
+PROGRAMS = ("forward", "cable", "switched")
 OURS = "hips_"
 _FORMAT = 1
 _INSTRUCTION_BYTES = 8
@@ -103,14 +104,6 @@ def load(program: Program, maps: Mapping[str, int]) -> int:
     for number, name in program.relocations:
         struct.pack_into("<i", code, number * _INSTRUCTION_BYTES + 4, maps[name])
     return bpf.load_xdp(program.kernel_name, bytes(code))
-
-
-def cache_folder() -> Path:
-    """Where compiled programs are kept."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    if given:
-        return Path(given) / "hipsnet"
-    return Path("/var/cache/hipsnet") if os.geteuid() == 0 else Path.home() / ".cache/hipsnet"
 
 
 @cache

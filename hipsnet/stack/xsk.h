@@ -40,10 +40,10 @@
 
 #include "types.h"
 
-#define XSK_CHUNK_BYTES 4096u
-#define XSK_MOST_SPANS  3u    /* what a received frame is in, at most: 3 * (4096 - 256) bytes */
-#define XSK_MOST_BYTES  9018u /* an MTU of 9000, the Ethernet header and one VLAN tag; no FCS */
-#define XSK_RING        2048u /* entries of each ring */
+#define XSK_CHUNK_BYTES 4096U
+#define XSK_MOST_SPANS  3     /* what a received frame is in, at most: 3 * (4096 - 256) bytes */
+#define XSK_MOST_BYTES  9018U /* an MTU of 9000, the Ethernet header and one VLAN tag; no FCS */
+#define XSK_RING        2048U /* entries of each ring */
 
 struct xsk_memory;
 struct xsk;
@@ -111,6 +111,9 @@ int xsk_open(struct xsk **xsk, struct xsk_memory *memory, const char *ifname, u3
  */
 int xsk_adopt(struct xsk **xsk, struct xsk_memory *memory, int fd);
 
+/* The map that is pinned at a path, as a descriptor to be closed, or -errno. Wants CAP_BPF or root. */
+int xsk_open_map(const char *path);
+
 /*
  * The interface's frames come to the socket while it stands in an XSKMAP and a program redirects to it. The
  * kernel takes it out of the map by itself when it is closed. `map` is a descriptor. Wants CAP_BPF or root.
@@ -131,9 +134,16 @@ void xsk_statistics(const struct xsk *xsk, struct xsk_statistics *statistics);
  * after frames were released into the memory by xsk_memory_release or forwarded; xsk_release does it too. */
 void xsk_refill(struct xsk *xsk);
 
+/* At most so many chunks are to be in the fill ring: so that sockets share a memory fairly. XSK_RING unless
+ * set. */
+void xsk_limit_fill(struct xsk *xsk, u32 chunks);
+
 /* Up to `most` frames that have come in, whole, in order. They are the caller's until released or forwarded.
  */
 u32 xsk_receive(struct xsk *xsk, struct xsk_frame *frames, u32 most);
+
+/* How many chunks of frames wait to be received: what is buffered for us, in chunks. */
+u32 xsk_waiting(struct xsk *xsk);
 
 /* Done with frames that came in by this socket: their chunks go back to the kernel. */
 void xsk_release(struct xsk *xsk, const struct xsk_frame *frames, u32 count);

@@ -26,6 +26,10 @@ def checksum(header: bytes) -> int:
     return total ^ 0xFFFF
 
 
+def udp(port: int, payload: bytes = bytes(40)) -> bytes:
+    return struct.pack("!4H", 50000, port, 8 + len(payload), 0) + payload
+
+
 def ipv4(
     to: str,
     payload: bytes = bytes(range(64)),
@@ -36,6 +40,7 @@ def ipv4(
     source: str = "10.9.0.1",
     version: int = 4,
     ihl: int | None = None,
+    protocol: int = 17,
     total: int | None = None,
     check: int | None = None,
 ) -> bytes:
@@ -48,7 +53,7 @@ def ipv4(
         0x1234,
         fragment,
         ttl,
-        17,
+        protocol,
         0,
         IPv4Address(source).packed,
         IPv4Address(to).packed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,8 +30,10 @@ from tests.kernel.frames import (
     ethernet,
     ipv4,
     pfc,
+    udp,
 )
 from tests.kernel.rig import Rig
+from tests.kernel.sockets import endpoint
 
 LOCAL, FAR, BACK, SMALL = "10.0.0.1", "10.1.9.9", "10.1.2.9", "10.2.0.1"
 NOP = b"\x01\x01\x01\x00"
@@ -54,6 +57,10 @@ class Case:
 
 def up(description: str, frame: bytes, reason: str, port: int = 0) -> Case:
     return Case(description, frame, "pass", reason, port=port)
+
+
+def handed(description: str, frame: bytes, reason: str, pfc: tuple[int, ...] = ()) -> Case:
+    return Case(description, frame, "redirect", reason, pfc=pfc)
 
 
 def dropped(description: str, frame: bytes, reason: str, pfc: tuple[int, ...] = ()) -> Case:
@@ -157,9 +164,59 @@ DROPPED = (
     dropped("MAC control without a body", ethernet(b"", kind=MAC_CONTROL), "drop_mac_control"),
 )
 
+ROCE = udp(4791)
+HANDED_OVER = (
+    handed("RoCE", ethernet(ipv4(LOCAL, ROCE)), "local_roce"),
+    handed("RoCE, TTL 1", ethernet(ipv4(LOCAL, ROCE, ttl=1)), "local_roce"),
+    handed("RoCE, do not fragment", ethernet(ipv4(LOCAL, ROCE, fragment=0x4000)), "local_roce"),
+    handed("RoCE, marked", ethernet(ipv4(LOCAL, ROCE, tos=0x6B)), "local_roce"),
+    handed("RoCE, jumbo in several buffers", ethernet(ipv4(LOCAL, udp(4791, BIG))), "local_roce"),
+    handed("PFC, priority 3", pfc(0x08), "local_pfc", (3,)),
+    handed("PFC, resume", pfc(0x08, (0,) * 8), "local_pfc", (3,)),
+)
+NOT_HANDED_OVER = (
+    up("UDP to another port", ethernet(ipv4(LOCAL, udp(4790))), "local"),
+    up("TCP to that port", ethernet(ipv4(LOCAL, ROCE, protocol=6)), "local"),
+    up("RoCE with options", ethernet(ipv4(LOCAL, ROCE, options=NOP)), "local"),
+    up("first fragment", ethernet(ipv4(LOCAL, ROCE, fragment=0x2000)), "local"),
+    up("later fragment", ethernet(ipv4(LOCAL, ROCE, fragment=0x0001)), "local"),
+    up("UDP header cut short", ethernet(ipv4(LOCAL, ROCE[:7])), "local"),
+    up("RoCE to another's MAC", ethernet(ipv4(LOCAL, ROCE), to=OTHER), "up_foreign_mac"),
+    up("RoCE in a VLAN", tagged(VLAN), "up_vlan"),
+    up("ARP", ethernet(bytes(46), to=BROADCAST, kind=ARP), "up_arp"),
+    up("ping", ethernet(ipv4(LOCAL, protocol=1)), "local"),
+    up("RoCE at a port without a socket", ethernet(ipv4(LOCAL, ROCE), to=PORT1), "local", port=1),
+    dropped("RoCE with a wrong checksum", ethernet(ipv4(LOCAL, ROCE, check=1)), "drop_checksum"),
+    dropped("PAUSE of the whole link", pfc(0xFFFF, opcode=0x0001), "drop_mac_control"),
+    sent("RoCE for another", ipv4(FAR, ROCE), ipv4(FAR, ROCE, ttl=63)),
+)
+
 
 @pytest.mark.parametrize("case", FORWARDED + UP + DROPPED, ids=lambda case: case.description)
 def test_case(router: Rig, case: Case) -> None:
+    check(router, case)
+
+
+@pytest.fixture(scope="module")
+def roce_router(router: Rig) -> Iterator[Rig]:
+    """The router with an endpoint at port 0."""
+    with endpoint(router, 0):
+        yield router
+
+
+@pytest.mark.parametrize("case", HANDED_OVER + NOT_HANDED_OVER, ids=lambda case: case.description)
+def test_case_with_an_endpoint(roce_router: Rig, case: Case) -> None:
+    check(roce_router, case)
+
+
+def test_without_its_endpoint_everything_is_as_before(router: Rig) -> None:
+    with endpoint(router, 2):
+        assert router.counted(ethernet(ipv4(LOCAL, ROCE), to=PORT2), port=2)[2] == {"local_roce": 1}
+    assert router.counted(ethernet(ipv4(LOCAL, ROCE), to=PORT2), port=2)[2] == {"local": 1}
+    assert router.counted(pfc(0x08), port=2)[2] == {"drop_pfc": 1}
+
+
+def check(router: Rig, case: Case) -> None:
     verdict, out, reasons, counters = router.counted(case.frame, case.port)
     assert (verdict, reasons) == (case.verdict, {case.reason: 1})
     assert out == (case.frame if case.out is None else case.out)
@@ -196,8 +253,11 @@ def test_headers_split_between_buffers(router: Rig, first_buffer: int, reason: s
 
 
 def test_every_reason_is_in_the_tables() -> None:
-    elsewhere = {"passed", "drop_loss", "drop_delay_full", "drop_truncated", "up_split_header"}
-    assert {case.reason for case in FORWARDED + UP + DROPPED} | elsewhere == set(kernel.reasons())
+    elsewhere = {"passed", "switched", "drop_no_switch", "drop_loss", "drop_delay_full"}
+    elsewhere |= {"drop_truncated", "up_split_header"}
+    assert {case.reason for case in FORWARDED + UP + DROPPED + HANDED_OVER} | elsewhere == set(
+        kernel.reasons()
+    )
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

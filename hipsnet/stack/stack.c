@@ -1,0 +1,224 @@
+/* The loop over the ports of a process. See stack.h. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "stack_port.h"
+
+#define NS_PER_S 1000000000ULL
+
+struct stack {
+	struct endpoint *endpoint;
+	struct stack_port *ports[STACK_MOST_PORTS];
+	u32 count;
+	int watched;
+	bool is_watched_ready;
+};
+
+static u64 now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (u64)now.tv_sec * NS_PER_S + (u64)now.tv_nsec;
+}
+
+struct stack *stack_open(struct endpoint *endpoint)
+{
+	struct stack *stack = calloc(1, sizeof(*stack));
+
+	if (stack) {
+		stack->endpoint = endpoint;
+		stack->watched = STACK_NO_WATCH;
+	}
+	return stack;
+}
+
+void stack_close(struct stack *stack)
+{
+	if (!stack)
+		return;
+	for (u32 i = 0; i < stack->count; i++) {
+		free(stack->ports[i]->pairs);
+		free(stack->ports[i]);
+	}
+	free(stack);
+}
+
+int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port_config *config, u64 *pauses)
+{
+	struct stack_port *port = stack->count < STACK_MOST_PORTS ? calloc(1, sizeof(*port)) : NULL;
+
+	if (!port)
+		return -1;
+	port->xsk = xsk;
+	port->config = *config;
+	pacer_init(&port->pacer, config->rate_bps, config->burst_ns);
+	pfc_init(&port->pfc, config->rate_bps, pauses ? (struct pfc_counters *)pauses : port->own);
+	xsk_refill(xsk);
+	stack->ports[stack->count] = port;
+	return (int)stack->count++;
+}
+
+bool stack_add_pair(struct stack *stack, u32 number, struct rc *rc, u32 tag, u8 priority)
+{
+	struct stack_port *port = stack->ports[number];
+
+	if (port->count == port->room) {
+		u32 room = port->room ? 2 * port->room : 16;
+		struct stack_pair *pairs = reallocarray(port->pairs, room, sizeof(*pairs));
+
+		if (!pairs)
+			return false;
+		port->pairs = pairs;
+		port->room = room;
+	}
+	port->pairs[port->count++] = (struct stack_pair){rc, tag, priority};
+	return true;
+}
+
+void stack_remove_pair(struct stack *stack, const struct rc *rc)
+{
+	for (u32 i = 0; i < stack->count; i++) {
+		struct stack_port *port = stack->ports[i];
+
+		for (u32 j = 0; j < port->count; j++)
+			if (port->pairs[j].rc == rc)
+				port->pairs[j--] = port->pairs[--port->count];
+		port->turn = 0;
+	}
+}
+
+void stack_watch(struct stack *stack, int fd)
+{
+	stack->watched = fd;
+}
+
+bool stack_is_watched_ready(const struct stack *stack)
+{
+	return stack->is_watched_ready;
+}
+
+static u32 collect_pair(const struct stack_pair *pair, struct stack_completion *completions, u32 most)
+{
+	struct rc_completion found;
+	u32 count = 0;
+
+	while (count < most && rc_poll_completion(pair->rc, &found))
+		completions[count++] = (struct stack_completion){
+			.id = found.id,
+			.tag = pair->tag,
+			.kind = found.kind,
+			.status = found.status,
+			.bytes = found.bytes,
+			.immediate = found.immediate,
+			.has_immediate = found.has_immediate,
+		};
+	return count;
+}
+
+static u32 collect(struct stack *stack, struct stack_completion *completions, u32 most)
+{
+	u32 count = 0;
+
+	for (u32 i = 0; i < stack->count; i++)
+		for (u32 j = 0; j < stack->ports[i]->count; j++)
+			count += collect_pair(&stack->ports[i]->pairs[j], completions + count, most - count);
+	return count;
+}
+
+/* One turn of all ports; whether any had anything to do. -errno if one is gone. */
+static int turn(struct stack *stack)
+{
+	bool was_busy = false;
+
+	for (u32 i = 0; i < stack->count; i++)
+		was_busy |= port_receive(stack->ports[i], stack->endpoint, now_ns());
+	for (u32 i = 0; i < stack->count; i++) {
+		was_busy |= port_send(stack->ports[i], now_ns());
+		if (stack->ports[i]->unsent < 0)
+			return stack->ports[i]->unsent;
+	}
+	return was_busy;
+}
+
+static u64 wake_ns(const struct stack *stack, u64 latest_ns)
+{
+	for (u32 i = 0; i < stack->count; i++)
+		if (stack->ports[i]->wake_ns < latest_ns)
+			latest_ns = stack->ports[i]->wake_ns;
+	return latest_ns;
+}
+
+/* Sleeps until a frame comes, something is due, or the watched descriptor is readable; -errno for a signal.
+ */
+static int sleep_until(struct stack *stack, u64 until_ns)
+{
+	struct pollfd fds[STACK_MOST_PORTS + 1];
+	u64 now = now_ns(), left = until_ns > now ? until_ns - now : 0;
+	const struct timespec wait = {.tv_sec = (time_t)(left / NS_PER_S),
+				      .tv_nsec = (long)(left % NS_PER_S)};
+
+	for (u32 i = 0; i < stack->count; i++)
+		/* What a frozen port does not take would wake us all the while. */
+		fds[i] = (struct pollfd){.fd = stack->ports[i]->is_frozen ? -1 : xsk_fd(stack->ports[i]->xsk),
+					 .events = POLLIN};
+	fds[stack->count] = (struct pollfd){.fd = stack->watched, .events = POLLIN};
+	if (ppoll(fds, stack->count + 1, &wait, NULL) < 0)
+		return -errno;
+	stack->is_watched_ready = fds[stack->count].revents != 0;
+	return 0;
+}
+
+int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most)
+{
+	u64 deadline = now_ns() + timeout_ns;
+
+	stack->is_watched_ready = false;
+	for (;;) {
+		int busy = turn(stack);
+		u32 count = collect(stack, completions, most);
+
+		if (count)
+			return (int)count;
+		if (busy < 0)
+			return busy;
+		if (!busy && sleep_until(stack, wake_ns(stack, deadline)))
+			return 0;
+		if (stack->is_watched_ready || now_ns() >= deadline)
+			return 0;
+	}
+}
+
+bool stack_is_idle(struct stack *stack)
+{
+	for (u32 i = 0; i < stack->count; i++) {
+		struct stack_port *port = stack->ports[i];
+
+		if (port->unsent)
+			return false;
+		for (u32 j = 0; j < port->count; j++)
+			if (rc_unacknowledged(port->pairs[j].rc) || !rc_next_deadline(port->pairs[j].rc))
+				return false;
+	}
+	return true;
+}
+
+void stack_freeze(struct stack *stack, u32 port, bool is_frozen)
+{
+	stack->ports[port]->is_frozen = is_frozen;
+}
+
+const struct stack_port_counters *stack_port_counters(const struct stack *stack, u32 port)
+{
+	return &stack->ports[port]->counters;
+}
+
+const u64 *stack_pauses(struct stack *stack, u32 port)
+{
+	pfc_settle(&stack->ports[port]->pfc, now_ns());
+	return (const u64 *)stack->ports[port]->pfc.counters;
+}

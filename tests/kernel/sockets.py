@@ -1,0 +1,24 @@
+"""An AF_XDP socket at a port of a node, as long as a test wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hipsnet.node import pins
+from hipsnet.stack.loop import PortConfig, Stack
+from tests.kernel.rig import MACS, MTUS, Rig
+
+
+@contextmanager
+def endpoint(rig: Rig, port: int) -> Iterator[None]:
+    """A stack on the port."""
+    folder = pins.node_folder(rig.fabric, rig.node)
+    stack = Stack()
+    try:
+        rig.inside(
+            stack.open_port, PortConfig(f"p{port}", MACS[port], MTUS[port], folder / "endpoints", port)
+        )
+        yield
+    finally:
+        stack.close()
