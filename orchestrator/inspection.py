@@ -14,7 +14,7 @@ from hipsnet.node.changes import changes
 from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.topology import Fabric, Server, Topology
 from hipsnet.topology.quantities import format_delay, format_rate
-from orchestrator import delay_line, hosts
+from orchestrator import delay_line, hosts, soft_switch
 from orchestrator.plan import Survey, configurations, survey
 
 PortState = Literal["up", "down", "no carrier", "missing"]
@@ -53,20 +53,22 @@ class NodeReport:
 class Report:
     """A whole fabric; `surplus` are nodes of ours that the file no longer has.
 
-    `delay_line` tells what is wrong with the process that delays its cables.
+    `delay_line` tells what is wrong with the process that delays its cables, `soft_switch` with the one that
+    plays its switches.
     """
 
     fabric: Fabric
     nodes: tuple[NodeReport, ...]
     surplus: tuple[str, ...]
     delay_line: tuple[Change, ...] = ()
+    soft_switch: tuple[Change, ...] = ()
 
     @property
     def drift(self) -> int:
         """In how many things kernel and file differ."""
         absent = sum(node.state != "present" for node in self.nodes)
         drift = sum(len(node.drift) for node in self.nodes)
-        return drift + absent + len(self.surplus) + len(self.delay_line)
+        return drift + absent + len(self.surplus) + len(self.delay_line) + len(self.soft_switch)
 
 
 def inspect(topology: Topology, fabric: Fabric) -> Report:
@@ -75,8 +77,10 @@ def inspect(topology: Topology, fabric: Fabric) -> Report:
     found = survey(fabric.name, configs)
     nodes = tuple(_report(fabric, config, found) for config in configs.values())
     surplus = tuple(node for node in found.places if node not in configs)
-    line = delay_line.differences(fabric, configs, {node.name: node.drift for node in nodes}, moves=False)
-    return Report(fabric, nodes, surplus, line)
+    drift = {node.name: node.drift for node in nodes}
+    line = delay_line.differences(fabric, configs, drift, moves=False)
+    switch = soft_switch.differences(topology, fabric, drift, moves=False)
+    return Report(fabric, nodes, surplus, line, switch)
 
 
 def inspect_host(topology: Topology, fabric: Fabric, node: str) -> Report:
@@ -142,6 +146,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "drift": report.drift,
         "surplus": list(report.surplus),
         "delay_line": [str(change) for change in report.delay_line],
+        "soft_switch": [str(change) for change in report.soft_switch],
         "nodes": [_node_json(node) for node in report.nodes],
     }
 
@@ -178,7 +183,7 @@ def drift_lines(report: Report) -> Iterator[str]:
         if node.state != "present":
             yield f"drift: {node.name}: {node.state}"
         yield from (f"drift: {node.name}: {change}" for change in node.drift)
-    yield from (f"drift: {change}" for change in report.delay_line)
+    yield from (f"drift: {change}" for change in (*report.delay_line, *report.soft_switch))
     for name in report.surplus:
         yield f"drift: {name}: is there, but not in the file"
     yield (

@@ -14,7 +14,7 @@ from hipsnet.node.derive import node_config
 from hipsnet.node.desired import NodeConfig
 from hipsnet.node.observe import read_actual
 from hipsnet.topology import Fabric, Topology
-from orchestrator import delay_line
+from orchestrator import delay_line, soft_switch
 from orchestrator.cables import CablePlan, plan_cables
 from orchestrator.lab import Place, namespace_name, places
 
@@ -24,7 +24,8 @@ class Plan:
     """What has to be done, in the order of the fields; `configs` is what every node must look like.
 
     `changes` are by node, those of nodes that are still to be made included. `delay_line` is the process that
-    delays the fabric's cables: it is stopped before everything else, and started last.
+    delays the fabric's cables, `soft_switch` the one that plays its switches: they are stopped before
+    everything else, and started last.
     """
 
     fabric: Fabric
@@ -35,6 +36,7 @@ class Plan:
     cables: CablePlan
     changes: Mapping[str, tuple[Change, ...]]
     delay_line: tuple[Change, ...] = ()
+    soft_switch: tuple[Change, ...] = ()
 
     def steps(self) -> Iterator[Change]:
         """Every change, namespaces and cables included, for the reader."""
@@ -50,6 +52,7 @@ class Plan:
         for found in self.changes.values():
             yield from found
         yield from self.delay_line
+        yield from self.soft_switch
 
     @property
     def is_empty(self) -> bool:
@@ -75,6 +78,8 @@ def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
     configs = {node: node_config(topology, fabric, node) for node in fabric.nodes}
     if delay_line.is_wanted(configs):
         delay_line.program()
+    if soft_switch.is_wanted(topology, fabric):
+        soft_switch.program()
     return configs
 
 
@@ -111,7 +116,8 @@ def make_plan(topology: Topology, fabric: Fabric) -> Plan:
             differences[node] = tuple(steps)
     moves = bool(remove or add or cables.remove or cables.add)
     line = delay_line.differences(fabric, configs, differences, moves)
-    return Plan(fabric, topology, configs, remove, add, cables, differences, line)
+    switch = soft_switch.differences(topology, fabric, differences, moves)
+    return Plan(fabric, topology, configs, remove, add, cables, differences, line, switch)
 
 
 def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:

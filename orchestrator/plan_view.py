@@ -16,6 +16,7 @@ _PLURALS = {
     "delay line": "delay lines",
     "link": "link properties",
     "program": "XDP programs",
+    "soft switch": "soft switches",
     "state": "links up",
     "table": "forwarding tables",
 }

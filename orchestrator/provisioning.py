@@ -11,7 +11,7 @@ from hipsnet.node.applying import settle
 from hipsnet.node.context import opened
 from hipsnet.node.programs import ensure_programs
 from hipsnet.topology import Fabric, Link, Topology
-from orchestrator import cables, delay_line, state
+from orchestrator import cables, delay_line, soft_switch, state
 from orchestrator.lab import mark, namespace_name
 from orchestrator.locking import locked
 from orchestrator.plan import Plan, make_plan
@@ -49,6 +49,8 @@ def carry_out(plan: Plan, tell: Tell) -> None:
     name = plan.fabric.name
     if plan.delay_line:
         delay_line.stop(name)
+    if plan.soft_switch:
+        soft_switch.stop(name)
     _unplug(plan)
     remove_nodes(name, plan.remove_nodes)
     for node in plan.remove_nodes:
@@ -63,6 +65,7 @@ def carry_out(plan: Plan, tell: Tell) -> None:
         with opened(node, namespace_name(name, node)) as context:
             settle(context, plan.configs[node])
         tell(f"{node} configured")
+    soft_switch.serve(plan.topology, plan.fabric)
     delay_line.serve(plan.fabric)
     raised = {node for node, steps in plan.changes.items() if any(step.aspect == "state" for step in steps)}
     await_carriers(name, {node: [port.name for port in plan.fabric.nodes[node].ports] for node in raised})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hipsnet.errors import ProvisionError
 from hipsnet.node import namespace, pins
-from orchestrator import delay_line, hosts, processes, state
+from orchestrator import delay_line, hosts, processes, soft_switch, state
 from orchestrator.lab import marked_node, namespace_name, places
 from orchestrator.locking import locked
 
@@ -44,6 +44,7 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
         nodes = tuple(name for name, place in found.items() if place.standing != "foreign")
         foreign = tuple(namespace_name(fabric, name) for name in found if name not in nodes)
         delay_line.stop(fabric)
+        soft_switch.stop(fabric)
         pids = [pid for pid, _ in residents(fabric)]
         end_residents(fabric, pids)
         remove_nodes(fabric, nodes)

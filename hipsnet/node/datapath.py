@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from hipsnet.errors import ConflictError, ProvisionError
 from hipsnet.node import bpf, programs
 from hipsnet.node.actual import Actual
-from hipsnet.node.attaching import attach_cable, attach_forwarding, read_program
+from hipsnet.node.attaching import attach_cable, attach_forwarding, attach_switched, read_program
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig, TableEntry
@@ -74,6 +74,9 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
         yield Change(
             desired.name, "program", "change" if before else "add", subject, before, "attached", desired
         )
+    if not name and _feeds_a_soft_switch(desired, actual):
+        subject = f"cable on {', '.join(link.name for link in desired.ports)}"
+        yield Change(desired.name, "program", "change", subject, "for a soft switch", "attached", desired)
     if desired.table:
         found = compare_table(actual.table or (), desired.table)
         if found:
@@ -89,6 +92,13 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
             yield Change(desired.name, "loss", "change", link.name, before, after, (desired.fabric, link))
 
 
+def _feeds_a_soft_switch(desired: NodeConfig, actual: Actual) -> bool:
+    """Whether a port has the program that keeps every frame from the kernel."""
+    attached = (actual.links[link.name].program_id for link in desired.ports if link.name in actual.links)
+    found = (bpf.program_by_id(number) for number in attached if number)
+    return any(program and program.name == f"{programs.OURS}switched" for program in found)
+
+
 def _counted(found: TableDifference) -> str:
     parts = ((found.added, "added"), (found.changed, "changed"), (found.removed, "removed"))
     return f" ({', '.join(f'{len(entries)} {word}' for entries, word in parts if entries)})"
@@ -96,8 +106,8 @@ def _counted(found: TableDifference) -> str:
 
 def _attach(context: Context, change: Change) -> None:
     desired: NodeConfig = change.value
-    attach = attach_forwarding if program_of(desired) == "forward" else attach_cable
-    attach(desired.fabric, desired.name, bindings(desired))
+    attach = {"forward": attach_forwarding, "cable": attach_cable, "switched": attach_switched}
+    attach[program_of(desired) or "cable"](desired.fabric, desired.name, bindings(desired))
 
 
 def _fill(context: Context, change: Change) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
@@ -40,6 +41,8 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
     host = _host(topology, server)
     names = _interface_names(host, server)
     ports = tuple(_server_port(topology, fabric, port, names[port.index], host) for port in server.ports)
+    if topology.lab.switch == "lossless":
+        ports = tuple(_with_whole_frames(link) for link in ports)
     identity = IPv4Interface((server.identity, 32))
     loopback = LinkConfig(_LOOPBACK, "loopback", addresses=(identity,))
     neighbours = tuple(_neighbours(topology, fabric, server, names))
@@ -55,8 +58,10 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
 
 
 def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeConfig:
-    """The desired state of a switch's lab namespace: a bridge (BCube) or a router (Fat-Tree)."""
+    """The desired state of a switch's lab namespace: a bridge (BCube), a router (Fat-Tree), or a soft switch."""
     names = [port.name for port in switch.ports]
+    if topology.lab.switch == "lossless":
+        return _soft_switch_config(topology, fabric, switch, names)
     bridged = switch.routes_at == "l2"
     ports = tuple(_switch_port(topology, fabric, port, BRIDGE if bridged else None) for port in switch.ports)
     if bridged:
@@ -78,6 +83,21 @@ def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeCon
         neighbours=tuple(_neighbours(topology, fabric, switch, names)),
         sysctls=settings,
     )
+
+
+def _soft_switch_config(topology: Topology, fabric: Fabric, switch: Switch, names: list[str]) -> NodeConfig:
+    """Ports that hand every frame to the fabric's soft switch: the kernel has no part in what becomes of it."""
+    ports = (_switch_port(topology, fabric, port, None) for port in switch.ports)
+    links = (replace(link, program="switched", addresses=()) for link in ports)
+    settings: dict[str, str] = {}
+    for name in names:
+        settings |= sysctls.quiet(name)
+    return NodeConfig(fabric.name, switch.name, (LinkConfig(_LOOPBACK, "loopback"), *links), sysctls=settings)
+
+
+def _with_whole_frames(link: LinkConfig) -> LinkConfig:
+    """A soft switch hands frames on as they are: checksum and segments are left to nobody behind this port."""
+    return replace(link, offloads=tuple((name, on and name != TX_CHECKSUM) for name, on in link.offloads))
 
 
 def _host(topology: Topology, server: Server) -> Host | None:

@@ -16,7 +16,7 @@ TX_CHECKSUM, GRO = "tx-checksum", "gro"
 """Device features that are switched."""
 
 LinkKind = Literal["cable", "card", "bridge", "loopback"]
-Program = Literal["forward", "cable"]
+Program = Literal["forward", "cable", "switched"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LinkConfig:
 
         XDP on a veth copies every frame that comes from the kernel's own stack.
         """
-        return self.program if self.program == "forward" or self.delay_us or self.loss_ppm else None
+        return self.program if self.program != "cable" or self.delay_us or self.loss_ppm else None
 
     @property
     def features(self) -> tuple[tuple[str, bool], ...]:

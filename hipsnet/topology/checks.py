@@ -11,6 +11,8 @@ from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
 from hipsnet.topology.schema import BCube, Host, Topology, Torus
 
+SOFT_SWITCH_PORTS = 64  # SWITCH_PORTS of hipsnet/stack/switch_buffer.h
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -35,6 +37,7 @@ def findings(topology: Topology) -> Iterator[Finding]:
     else:
         yield from _deadlock(topology)
     yield from _thresholds(topology)
+    yield from _soft_switches(topology)
 
 
 def _deadlock(topology: Topology) -> Iterator[Finding]:
@@ -107,3 +110,11 @@ def _thresholds(topology: Topology) -> Iterator[Finding]:
         yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), wanted)
     if pfc.xon and pfc.xoff and quantities.parse_size(pfc.xon) > quantities.parse_size(pfc.xoff):
         yield Finding(("pfc", "xon"), pfc.xon, f"at most xoff, {pfc.xoff}")
+
+
+def _soft_switches(topology: Topology) -> Iterator[Finding]:
+    """A soft switch has a bit for each of its ports in a word."""
+    shape = topology.fabric
+    if topology.lab.switch == "lossless" and isinstance(shape, BCube) and shape.n > SOFT_SWITCH_PORTS:
+        allowed = f"at most {SOFT_SWITCH_PORTS} ports in a switch, or lab.switch: bridge"
+        yield Finding(("fabric", "n"), str(shape.n), allowed)

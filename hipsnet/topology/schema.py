@@ -195,7 +195,23 @@ Nodes = Annotated[
 class Lab(Section):
     """What the one-machine lab is made of."""
 
-    switch: Literal["bridge"] = Field(default="bridge", description="what plays a layer-2 switch")
+    switch: Literal["bridge", "lossless"] = Field(
+        default="bridge",
+        description="what plays a switch: the kernel's bridge (or router), or the soft switch, which obeys `pfc`",
+    )
+    buffer: Size = Field(default="2MiB", description="buffer that the ports of a lossless switch share")
+    scheduling: Literal["strict", "weighted"] = Field(
+        default="strict",
+        description="which priority leaves a lossless switch first: the highest, or by turns",
+    )
+    weights: tuple[Annotated[int, Field(ge=1, le=100)], ...] = Field(
+        default=(1,) * 8, min_length=8, max_length=8, description="shares of priorities 0 to 7, if weighted"
+    )
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Size of the shared buffer in bytes."""
+        return quantities.parse_size(self.buffer)
 
 
 class Topology(Section):
