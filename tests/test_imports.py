@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "hipsnet.topology": {ERRORS},
     "hipsnet.node": {ERRORS, "hipsnet.topology", "kernel"},
     "hipsnet.stack": {ERRORS, "kernel"},
-    "hipsnet.transport": {ERRORS},
+    "hipsnet.transport": {ERRORS, "hipsnet.stack"},
     "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.topology", "hipsnet.transport"},
     "hipsnet": {ERRORS, SETTINGS, "hipsnet.collective"},  # hipsnet/__init__.py, the face of the library
 }

@@ -1,4 +1,4 @@
-"""Where a transfer arrives: the receiver's port that belongs to the sender's."""
+"""Where a transfer arrives: the receiver's port that belongs to the sender's, and all ports of a rank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.topology import Fabric
+from hipsnet.topology import Fabric, Topology, build
+from hipsnet.topology.quantities import parse_size
+from hipsnet.transport.xdp_options import NodePort, NodePorts
+
+XOFF, XON = "4MiB", "2MiB"
+"""Of the receive buffer of a port, 8 MiB, where the topology has a lossless priority and names no others."""
 
 
 def receiver_ports(fabric: Fabric, transfers: NDArray[Any]) -> NDArray[np.int64]:
@@ -28,3 +33,18 @@ def _mirror(fabric: Fabric) -> NDArray[np.int64]:
         return np.arange(len(ports))
     by_way = {(port.level, port.direction): port.index for port in ports}
     return np.array([by_way[port.level, -port.direction] for port in ports])
+
+
+def node_ports(topology: Topology, rank: int) -> NodePorts:
+    """The ports of a rank's node, for a transport that opens sockets on them itself."""
+    fabric = build(topology)
+    server = fabric.servers[rank]
+    pfc = topology.pfc
+    return NodePorts(
+        fabric=fabric.name,
+        node=server.name,
+        ports=tuple(NodePort(port.index, str(port.address.ip)) for port in server.ports if port.address),
+        rate_bps=topology.link.rate_bps or 0,
+        xoff_bytes=parse_size(pfc.xoff or XOFF) if pfc else 0,
+        xon_bytes=parse_size(pfc.xon or XON) if pfc else 0,
+    )

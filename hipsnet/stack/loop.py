@@ -83,6 +83,11 @@ class PortConfig:
     queue: int = 0
 
 
+def endpoints_map(fabric: str, node: str) -> Path:
+    """Where the XSKMAP of a node's program is pinned."""
+    return kernel.PINS / fabric / node / "endpoints"
+
+
 @cache
 def core() -> Core:
     """The library, compiled if need be. Raises CapabilityError if it cannot be."""
@@ -135,6 +140,10 @@ class Stack:
         if not key:
             raise TransportError(f"{REGIONS} regions at the most can be registered")
         return key
+
+    def pointer(self, memory: Any) -> Any:
+        """The first byte of a buffer, for `Pair.post_write`; the buffer stays as long as this does."""
+        return self._core.ffi.from_buffer("char[]", memory)
 
     def deregister(self, key: int) -> None:
         """Writes with this key are refused from now on."""

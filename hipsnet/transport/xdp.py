@@ -1,0 +1,256 @@
+"""Transport over RoCEv2 in userspace: reliable connections on AF_XDP sockets, in this process."""
+
+from __future__ import annotations
+
+import secrets
+import select
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import IPv4Address
+from time import monotonic, monotonic_ns
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroute2 import IPRoute
+
+from hipsnet.errors import TransportError
+from hipsnet.stack.loop import PortConfig, Stack, endpoints_map
+from hipsnet.transport.handshake import Greeting, connect_all
+from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
+from hipsnet.transport.verbs_exchange import BYE, BYE_MAGIC, READY, swap
+from hipsnet.transport.verbs_quality import Quality
+from hipsnet.transport.xdp_connection import Connection, ConnectionLost, Message, Write
+from hipsnet.transport.xdp_exchange import PARAMETERS_BYTES, RECEIVES, Parameters
+from hipsnet.transport.xdp_options import NodePorts
+from hipsnet.transport.xdp_path import Interface, Path, interface_of, path_mtu, path_to
+
+CHUNK_BYTES = 4096
+FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
+DRAIN_STEP_S = 0.05
+
+
+class XdpTransport:
+    """A `Transport` on a stack of its own, with a socket on each port of the node.
+
+    The TCP connection that introduced two ranks stays: it ends when the peer's process does, long before
+    retries are used up.
+    """
+
+    def __init__(self, greeting: Greeting, tcp_port: int, quality: Quality, node: NodePorts) -> None:
+        self._greeting = greeting
+        self._tcp_port = tcp_port
+        self._quality = quality
+        self._node = node
+        self._stack = Stack()
+        self._ports: dict[int, tuple[int, Interface]] = {}  # by ifindex: the stack's number
+        self._regions: dict[int, Any] = {}  # by key: the region's first byte
+        self._connections: list[Connection] = []
+        self._sockets: dict[Connection, socket.socket] = {}  # of the connections that live
+        self._by_descriptor: dict[int, Connection] = {}
+        self._farewells: dict[Connection, bytes] = {}
+        self._completions: list[Completion] = []
+        self._epoll = select.epoll()
+
+    def register(self, memory: NDArray[np.uint8]) -> Region:
+        key = self._stack.register(memory)
+        self._regions[key] = self._stack.pointer(memory)
+        return Region(key, memory)
+
+    def deregister(self, region: Region) -> None:
+        self._stack.deregister(region.key)
+        del self._regions[region.key]
+
+    def connect(self, peers: Sequence[Peer], timeout_s: float) -> None:
+        deadline = monotonic() + timeout_s
+        try:
+            with IPRoute() as netlink:
+                self._open_ports(netlink)
+                sockets = connect_all(self._greeting, peers, self._tcp_port, timeout_s)
+                paths = [path_to(netlink, peer) for peer in peers]
+            for index, (peer, path, sock) in enumerate(zip(peers, paths, sockets, strict=True)):
+                number = self._port(path, peer)[0]
+                pair = self._stack.pair(number, index, self._quality.priority, RECEIVES, MESSAGE_LIMIT)
+                connection = Connection(index, peer, pair)
+                self._connections.append(connection)
+                self._sockets[connection] = sock
+            self._introduce(peers, paths, sockets, deadline)
+        except BaseException:
+            self.close()
+            raise
+        for connection, sock in self._sockets.items():
+            sock.setblocking(False)
+            self._by_descriptor[sock.fileno()] = connection
+            self._epoll.register(sock, select.EPOLLIN)
+        self._stack.watch(self._epoll.fileno())
+
+    def post_write(
+        self,
+        connection: int,
+        region: Region,
+        offset: int,
+        length: int,
+        remote_key: int,
+        remote_offset: int,
+        immediate: int,
+    ) -> None:
+        address = self._regions[region.key] + offset
+        self._post(connection, Write(address, length, remote_offset, remote_key, immediate))
+
+    def post_message(self, connection: int, payload: bytes) -> None:
+        if len(payload) > MESSAGE_LIMIT:
+            raise TransportError(f"a message carries at most {MESSAGE_LIMIT} bytes, not {len(payload)}")
+        self._post(connection, Message(payload))
+
+    def poll(self, timeout_s: float) -> list[Completion]:
+        self._work(0 if self._completions else timeout_s)
+        completions, self._completions = self._completions, []
+        return completions
+
+    def drain(self, timeout_s: float) -> None:
+        deadline = monotonic() + timeout_s
+        while not self._is_drained() and monotonic() < deadline:
+            self._work(min(DRAIN_STEP_S, max(0.0, deadline - monotonic())))
+
+    def close(self) -> None:
+        for connection, sock in self._sockets.items():
+            # What it has not heard of yet it learns by this: a peer that is gone acknowledges nothing.
+            with suppress(OSError):
+                sock.send(BYE.pack(BYE_MAGIC, connection.arrived))
+        self._stack.close()
+        for sock in self._sockets.values():
+            sock.close()
+        self._sockets.clear()
+        self._by_descriptor.clear()
+        self._epoll.close()
+
+    # connecting
+
+    def _open_ports(self, netlink: IPRoute) -> None:
+        for number, address in self._node.ports:
+            interface = interface_of(netlink, address)
+            config = PortConfig(
+                ifname=interface.name,
+                mac=interface.mac,
+                mtu=interface.mtu,
+                endpoints=endpoints_map(self._node.fabric, self._node.node),
+                key=number,
+                rate_bps=self._node.rate_bps,
+                priority=self._quality.priority,
+                xoff_chunks=-(-self._node.xoff_bytes // CHUNK_BYTES),
+                xon_chunks=self._node.xon_bytes // CHUNK_BYTES,
+            )
+            self._ports[interface.index] = self._stack.open_port(config), interface
+
+    def _port(self, path: Path, peer: Peer) -> tuple[int, Interface]:
+        if path.ifindex not in self._ports:
+            known = ", ".join(interface.name for _, interface in self._ports.values())
+            raise TransportError(
+                f"the way to {peer} leaves by interface {path.ifindex}, which is none of the node's ports "
+                f"({known}); run `hipsnet provision`"
+            )
+        return self._ports[path.ifindex]
+
+    def _introduce(
+        self,
+        peers: Sequence[Peer],
+        paths: Sequence[Path],
+        sockets: Sequence[socket.socket],
+        deadline_s: float,
+    ) -> None:
+        """Tell and learn the pairs' numbers; then wait until both ends can receive."""
+        seal = self._greeting.seal
+        mine = [
+            Parameters(connection.pair.number, secrets.randbits(24), path_mtu(path.mtu))
+            for connection, path in zip(self._connections, paths, strict=True)
+        ]
+        raw = swap(sockets, peers, [each.pack(seal) for each in mine], PARAMETERS_BYTES, deadline_s)
+        theirs = [Parameters.unpack(words, seal, peer) for words, peer in zip(raw, peers, strict=True)]
+        for connection, path, ours, other in zip(self._connections, paths, mine, theirs, strict=True):
+            self._connect(connection, path, ours, other)
+        swap(sockets, peers, [READY] * len(peers), len(READY), deadline_s)
+
+    def _connect(self, connection: Connection, path: Path, mine: Parameters, theirs: Parameters) -> None:
+        peer, quality = connection.peer, self._quality
+        connection.pair.connect(
+            self._node.rate_bps,
+            monotonic_ns(),
+            local_mac=_mac(self._port(path, peer)[1].mac),
+            peer_mac=_mac(path.mac),
+            local_ip=int(IPv4Address(peer.local_address)),
+            peer_ip=int(IPv4Address(peer.remote_address)),
+            peer_qpn=theirs.number,
+            send_psn=mine.psn,
+            receive_psn=theirs.psn,
+            source_port=FIRST_UDP_PORT + (mine.number ^ theirs.number) % UDP_PORTS,
+            path_mtu=min(mine.path_mtu, theirs.path_mtu),
+            dscp=quality.dscp,
+            retry_count=quality.retries,
+            timeout_ns=4096 << quality.ack_timeout,
+            credits=True,
+            congestion_control=self._node.rate_bps > 0,
+        )
+
+    # working
+
+    def _post(self, index: int, work: Write | Message) -> None:
+        connection = self._connections[index]
+        if connection in self._sockets:
+            connection.post(work)
+
+    def _work(self, timeout_s: float) -> None:
+        """Send, receive and wait; what happened is added to the completions."""
+        try:
+            finished = self._stack.poll(timeout_s)
+        except TransportError as error:
+            for connection in list(self._sockets):
+                self._lost(connection, str(error))
+            return
+        for done in finished:
+            connection = self._connections[done.tag]
+            if connection in self._sockets:
+                try:
+                    self._completions += connection.take(done)
+                except ConnectionLost as lost:
+                    self._lost(connection, str(lost))
+        if self._stack.is_watched_ready:
+            # The last words of a peer came by the stack before it closed its TCP connection.
+            for descriptor, _ in self._epoll.poll(0):
+                self._hear(self._by_descriptor[descriptor])
+
+    def _is_drained(self) -> bool:
+        return self._stack.is_idle and all(connection.is_idle for connection in self._sockets)
+
+    def _hear(self, connection: Connection) -> None:
+        """The peer says how much it had got before it closed, or is gone without a word."""
+        farewell = self._farewells.get(connection, b"")
+        try:
+            said = self._sockets[connection].recv(BYE.size - len(farewell))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(connection, error.strerror or str(error))
+            return
+        farewell += said
+        self._farewells[connection] = farewell
+        if not said:
+            self._lost(connection, "it closed the connection")
+        elif len(farewell) == BYE.size:
+            magic, arrived = BYE.unpack(farewell)
+            self._lost(connection, "it closed the connection", arrived if magic == BYE_MAGIC else 0)
+
+    def _lost(self, connection: Connection, why: str, arrived: int = 0) -> None:
+        """End a connection; `arrived` pieces had reached the peer, whatever it could still acknowledge."""
+        sock = self._sockets.pop(connection)
+        self._by_descriptor.pop(sock.fileno(), None)
+        with suppress(OSError, ValueError):
+            self._epoll.unregister(sock)
+        sock.close()
+        self._completions += connection.finish(arrived)
+        connection.drop()
+        self._completions.append(Completion(Event.CLOSED, connection.index, 0, why.encode()))
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))
