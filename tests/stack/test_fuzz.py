@@ -1,0 +1,24 @@
+"""Hostile frames, for seconds: `tools/fuzz` does it for as long as one likes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_frame_does_harm(tmp_path: Path) -> None:
+    """The sanitizers see nothing wrong, and the fuzzer has been behind every check."""
+    if shutil.which("clang-14") is None and shutil.which("clang") is None:
+        pytest.skip("clang: its fuzzer is needed")
+    command = [ROOT / "tools" / "fuzz", "4"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert not list(tmp_path.iterdir())  # no input that crashed it
+    reached = dict(re.findall(r" (\w+) (\d+)", re.findall(r"^reached:.*$", done.stderr, re.MULTILINE)[-1]))
+    assert all(int(count) > 0 for count in reached.values()), reached
