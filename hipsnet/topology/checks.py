@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hipsnet.topology import deadlock, limits, quantities
+from hipsnet.topology import deadlock, headroom, limits, quantities
 from hipsnet.topology.addressing import digits_of, server_name
 from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
@@ -96,7 +96,7 @@ def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
 
 
 def _thresholds(topology: Topology) -> Iterator[Finding]:
-    """Marking begins below where it is full; XOFF lies above XON; RoCE's priority is a lossless one."""
+    """Marking begins below where it is full; RoCE's priority is lossless, and thresholds lose no packets."""
     ecn = topology.roce.ecn
     if quantities.parse_size(ecn.kmin) > quantities.parse_size(ecn.kmax):
         yield Finding(("roce", "ecn", "kmin"), ecn.kmin, f"at most kmax, {ecn.kmax}")
@@ -108,8 +108,8 @@ def _thresholds(topology: Topology) -> Iterator[Finding]:
     if topology.roce.priority not in pfc.priorities:
         wanted = f"a list that holds roce.priority, {topology.roce.priority}"
         yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), wanted)
-    if pfc.xon and pfc.xoff and quantities.parse_size(pfc.xon) > quantities.parse_size(pfc.xoff):
-        yield Finding(("pfc", "xon"), pfc.xon, f"at most xoff, {pfc.xoff}")
+    for key, found, allowed in headroom.misfits(topology, pfc):
+        yield Finding(("pfc", key), found, allowed)
 
 
 def _soft_switches(topology: Topology) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ FULL = head("""
       cable_m: 5
       xoff: 100KiB
       xon: 80KiB
-      headroom: 40KiB
+      headroom: 3MiB
       alpha: 0.5
       watchdog: {detect_ms: 400, restore_ms: 800, action: alert}
     nodes: lab
@@ -204,7 +204,16 @@ BAD = {
         *(5, "pfc.routes", "all", "neighbours, fixed or disjoint", None),
     ),
     "a circle": (head("pfc:\n  routes: disjoint\n"), 5, "pfc.routes", "l0g0.p0 -> s00.p1", "fixed", None),
-    "XON above XOFF": (head("pfc: {xon: 2KiB, xoff: 1KiB}\n"), 4, "pfc.xon", "2KiB", "at most xoff", None),
+    "XON above XOFF": (head("pfc: {xon: 2KiB, xoff: 1KiB}\n"), 4, "pfc.xon", "2KiB", "less than xoff", None),
+    "XON at XOFF": (head("pfc: {xon: 1024B, xoff: 1KiB}\n"), 4, "pfc.xon", "1024B", "less than xoff", None),
+    "too little headroom": (
+        head("pfc:\n  response: 100us\n  headroom: 87000B\n"),
+        *(6, "pfc.headroom", "87000B", "87048B or more: 500Mbit/s, 3 m and MTU 9000", None),
+    ),
+    "too small a buffer": (
+        head("pfc:\n  headroom: 1MiB\n  xoff: 64KiB\n  buffer: 1088KiB\n  priorities: [3, 4]\n"),
+        *(7, "pfc.buffer", "1088KiB", "2228224B or more: 2 x (headroom 1048576B + XOFF 65536B)", None),
+    ),
     "a hasty watchdog": (
         head("pfc:\n  watchdog:\n    detect_ms: 10\n"),
         *(6, "pfc.watchdog.detect_ms", "10", "from 100 to 5000", None),

@@ -1,0 +1,249 @@
+"""How much a port still receives after it has told its peer to stop, and the thresholds that follow from it.
+
+IEEE 802.1Q Annex N (802.1Qbb): when a buffer reaches XOFF, the port's own transmitter may just have begun the
+longest frame, so that the PFC frame waits for it; the PFC frame takes its time on the wire, and so do the way to
+the peer and the way back of what the peer sends meanwhile; both ends' MAC and PHY hold bits; the peer may take the
+time of IEEE 802.3 31B.3.7 to obey; and a frame that it has begun by then comes whole. At the cable's rate:
+
+    headroom = own frame + PFC frame + 2 x cable + interface + response + burst + peer's frame
+
+The response is measured at the peer's plug, so it holds the peer's own MAC and PHY; `interface` is this port's. A
+chip that keeps packets in cells loses room with short ones: see `occupancy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Literal
+
+from hipsnet.topology import quantities
+from hipsnet.topology.schema import Pfc, Topology
+
+Phy = Literal["fibre", "twinax", "base-t"]
+
+QUANTUM_BITS = 512
+FRAMING_BYTES = 8 + 14 + 4 + 4 + 12  # preamble, Ethernet header, VLAN tag, FCS, gap between frames
+PFC_FRAME_BYTES = 8 + 64 + 12
+UNLIMITED_BPS = 10_000_000_000
+"""What an unlimited cable of the lab is reckoned with."""
+LAB_RESPONSE_US = 5000
+"""How long a sender in the lab may go on: it may be waiting for a processor."""
+
+# By rate in bit/s, quanta of 512 bit times. How long a port may send after it received PFC: IEEE 802.3 31B.3.7.
+RESPONSE_QUANTA = {
+    10**9: 2,
+    10 * 10**9: 67,
+    25 * 10**9: 80,
+    40 * 10**9: 118,
+    50 * 10**9: 147,
+    100 * 10**9: 394,
+    200 * 10**9: 453,
+    400 * 10**9: 905,
+    800 * 10**9: 905,
+}
+# What MAC, PCS, FEC, PMA and PMD may hold of both directions: the delay limits of IEEE 802.3 Tables 44-2, 105-3 and
+# 80-5; those of 50, 200, 400 and 800 Gbit/s are reckoned as long in time as those of 25 and 100.
+INTERFACE_QUANTA = {
+    10**9: 2,
+    10 * 10**9: 24,
+    25 * 10**9: 80,
+    40 * 10**9: 64,
+    50 * 10**9: 160,
+    100 * 10**9: 240,
+    200 * 10**9: 480,
+    400 * 10**9: 960,
+    800 * 10**9: 1920,
+}
+BASE_T_INTERFACE_QUANTA, BASE_T_RESPONSE_QUANTA = 50, 7
+"""What a 10GBASE-T PHY holds more (25600 bit times, 802.3 55.11), and its peer's answer takes more."""
+NS_PER_M = {"fibre": 5.06, "twinax": 4.77, "base-t": 5.56}
+
+
+@dataclass(frozen=True)
+class Link:
+    """What the headroom of a port depends on."""
+
+    rate_bps: int
+    mtu: int
+    cable_m: float
+    delay_us: int = 0
+    phy: Phy = "fibre"
+    response_us: float | None = None
+    burst_bytes: int = 0
+    cell_bytes: int = 1
+
+    @property
+    def frame_bytes(self) -> int:
+        """The longest frame with all that it takes of the wire."""
+        return self.mtu + FRAMING_BYTES
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of the headroom: what it is of, how it comes about, and its bytes at the cable's rate."""
+
+    name: str
+    text: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What one priority of a port may hold, in bytes; the fields of `struct buffer_class` of the soft switch.
+
+    `xoff` 0: as much as `alpha` times what is free in the shared buffer. `xon` 0: it may go on when it holds
+    `hysteresis` less than its limit.
+    """
+
+    lossless: bool
+    reserved: int
+    headroom: int
+    xoff: int
+    xon: int
+    alpha: float
+    hysteresis: int
+
+
+def terms(link: Link) -> tuple[Term, ...]:
+    """The parts of the headroom, in the order in which they happen."""
+    own = PFC_FRAME_BYTES, link.frame_bytes
+    cells = Fraction(1) if link.cell_bytes <= 1 else occupancy(link.cell_bytes)
+    found = [
+        ("own frame", f"begun before the PFC frame, MTU {link.mtu}", own[1]),
+        ("PFC frame", "64 B and its framing", own[0]),
+        ("cable", _cable_text(link), _bytes(link, 2 * _way_ns(link))),
+        _interface(link),
+        _response(link),
+    ]
+    if link.burst_bytes:
+        found.append(("burst", "what a paced sender lets go at once", link.burst_bytes))
+    if cells > 1:
+        lost = ceil((cells - 1) * sum(size for *_, size in found))
+        found.append(("cells", f"short packets in cells of {link.cell_bytes} B", lost))
+    found.append(("peer's frame", f"begun when it obeys, MTU {link.mtu}", link.frame_bytes))
+    return tuple(Term(*part) for part in found)
+
+
+def headroom_bytes(link: Link) -> int:
+    """The sum of the parts: with less, packets can be lost."""
+    return sum(term.bytes for term in terms(link))
+
+
+def occupancy(cell_bytes: int) -> Fraction:
+    """How much more room packets take in cells than on the wire, at worst.
+
+    That is 64 bytes in a cell of their own, or one byte more than fills a cell (SONiC's headroom calculators).
+    """
+    if cell_bytes > 128:
+        return Fraction(cell_bytes, 64)
+    return Fraction(2 * cell_bytes, 1 + cell_bytes)
+
+
+def burst_bytes(rate_bps: int, mtu: int) -> int:
+    """What a shaped cable of the lab lets go at once: a millisecond of the rate, never less than two frames.
+
+    A larger burst lets small messages pass faster than the cable; a smaller one costs rate: timers are late.
+    """
+    return max(2 * (mtu + 14), rate_bps // 8 // 1000)
+
+
+def link_of(topology: Topology, pfc: Pfc) -> Link:
+    """What the ports of a fabric depend on; a lab's peers are programs, and answer as such."""
+    rate_bps, mtu, in_lab = (
+        topology.link.rate_bps or UNLIMITED_BPS,
+        topology.link.mtu,
+        topology.nodes == "lab",
+    )
+    return Link(
+        rate_bps,
+        mtu,
+        pfc.cable_m,
+        topology.link.delay_us,
+        pfc.phy,
+        pfc.response_us if pfc.response else LAB_RESPONSE_US if in_lab else None,
+        burst_bytes(rate_bps, mtu) if in_lab else 0,
+        quantities.parse_size(pfc.cell),
+    )
+
+
+def thresholds(topology: Topology) -> tuple[Thresholds, ...]:
+    """What priorities 0 to 7 of every port may hold: as the file says, or else derived."""
+    frame, pfc = topology.link.mtu + 14, topology.pfc
+    lossy = Thresholds(False, 2 * frame, 0, 0, 0, pfc.alpha if pfc else 1.0, 0)
+    if pfc is None:
+        return (lossy,) * 8
+    room = quantities.parse_size(pfc.headroom) if pfc.headroom else headroom_bytes(link_of(topology, pfc))
+    xoff = quantities.parse_size(pfc.xoff) if pfc.xoff else 0
+    lossless = Thresholds(True, 2 * frame, room, xoff, _xon(pfc, xoff, frame), pfc.alpha, 2 * frame)
+    return tuple(lossless if priority in pfc.priorities else lossy for priority in range(8))
+
+
+def _xon(pfc: Pfc, xoff: int, frame: int) -> int:
+    """Two frames below XOFF, so that not every frame sends a PFC frame; no less than half of it."""
+    if pfc.xon:
+        return quantities.parse_size(pfc.xon)
+    return max(xoff - 2 * frame, xoff // 2)
+
+
+def misfits(topology: Topology, pfc: Pfc) -> Iterator[tuple[str, str, str]]:
+    """What of `pfc` can lose packets: the key, what was found, what is allowed."""
+    xoff, xon = (quantities.parse_size(size) if size else None for size in (pfc.xoff, pfc.xon))
+    if xon is not None and xoff is not None and xon >= xoff:
+        yield "xon", str(pfc.xon), f"less than xoff, {pfc.xoff}"
+    link = link_of(topology, pfc)
+    least = headroom_bytes(link)
+    rate = quantities.format_rate(link.rate_bps)
+    if pfc.headroom and quantities.parse_size(pfc.headroom) < least:
+        reason = f"{rate}, {link.cable_m:g} m and MTU {link.mtu} need it (`hipsnet pfc explain` tells why)"
+        yield "headroom", pfc.headroom, f"{least}B or more: {reason}"
+        return
+    if pfc.buffer is None:
+        return
+    lossless = next(found for found in thresholds(topology) if found.lossless)
+    # Below XOFF there has to be room for a frame, or nothing could come in without a pause.
+    each = lossless.headroom + (lossless.xoff or link.mtu + 14)
+    wanted = each * len(pfc.priorities)
+    if quantities.parse_size(pfc.buffer) < wanted:
+        parts = f"{len(pfc.priorities)} x (headroom {lossless.headroom}B + XOFF {each - lossless.headroom}B)"
+        yield "buffer", pfc.buffer, f"{wanted}B or more: {parts}; or a shorter cable, lower xoff or MTU"
+
+
+def _bytes(link: Link, duration_ns: float) -> int:
+    return ceil(round(link.rate_bps * duration_ns, 3) / 8e9)
+
+
+def _way_ns(link: Link) -> float:
+    return link.cable_m * NS_PER_M[link.phy] + link.delay_us * 1000
+
+
+def _cable_text(link: Link) -> str:
+    delay = f" and {quantities.format_delay(link.delay_us)} of added delay" if link.delay_us else ""
+    return f"there and back, {link.cable_m:g} m of {link.phy}, {NS_PER_M[link.phy]:g} ns/m{delay}"
+
+
+def _interface(link: Link) -> tuple[str, str, int]:
+    quanta, speed = _of_rate(INTERFACE_QUANTA, link.rate_bps)
+    if link.phy == "base-t":
+        quanta += BASE_T_INTERFACE_QUANTA
+    return "interface", f"own MAC and PHY, {quanta} quanta{speed}", quanta * QUANTUM_BITS // 8
+
+
+def _response(link: Link) -> tuple[str, str, int]:
+    if link.response_us is not None:
+        return "response", f"of the peer, {link.response_us:g} us", _bytes(link, link.response_us * 1000)
+    quanta, speed = _of_rate(RESPONSE_QUANTA, link.rate_bps)
+    if link.phy == "base-t":
+        quanta += BASE_T_RESPONSE_QUANTA
+    return "response", f"of the peer, {quanta} quanta{speed} (802.3 31B.3.7)", quanta * QUANTUM_BITS // 8
+
+
+def _of_rate(table: dict[int, int], rate_bps: int) -> tuple[int, str]:
+    """The quanta of the slowest rate that is not slower; beyond the table they grow with the rate."""
+    for rate, quanta in table.items():
+        if rate >= rate_bps:
+            return quanta, "" if rate == rate_bps else f" of {quantities.format_rate(rate)}"
+    last, quanta = max(table.items())
+    return ceil(quanta * rate_bps / last), ""
