@@ -16,7 +16,7 @@ from hipsnet.errors import InputError
 
 ALGORITHMS = ("hips", "ring", "mesh", "ps")
 EXCHANGES = ("mesh", "ring", "ps")
-TRANSPORTS = ("tcp",)
+TRANSPORTS = ("tcp", "verbs", "xdp")
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,9 @@ VARIABLES = (
         _text("[a-z][a-z0-9_]{0,14}", "a name out of /proc/sys/net/ipv4/tcp_available_congestion_control"),
         "--congestion",
     ),
+    Variable("ack_timeout", "HIPSNET_ACK_TIMEOUT", _whole(1, 31, ", the n of 4.096 us x 2^n")),
+    Variable("retries", "HIPSNET_RETRIES", _whole(0, 7)),
+    Variable("rnr_retries", "HIPSNET_RNR_RETRIES", _whole(0, 7)),
 )
 
 
@@ -132,6 +135,7 @@ class Settings:
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
     port address. `token` is the job's secret: connections without it are refused. A silent peer is warned
     of after `warn_s` and given up after `timeout_s`; all have `start_timeout_s` to join (in seconds).
+    `ack_timeout`, `retries` and `rnr_retries` are those of RDMA queue pairs (docs/roce.md).
     Raises InputError where a value is not allowed.
     """
 
@@ -150,6 +154,9 @@ class Settings:
     start_timeout_s: float = 60.0
     chunk_bytes: int = 512 * 1024
     congestion: str = "cubic"
+    ack_timeout: int = 16
+    retries: int = 7
+    rnr_retries: int = 6
 
     def __post_init__(self) -> None:
         # A value is allowed when the text that stands for it can be read back.

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from hipsnet.collective.algorithms import Algorithm
-from hipsnet.collective.endpoints import receiver_ports
+from hipsnet.collective.endpoints import node_ports, receiver_ports
 from hipsnet.collective.executor import Executor, Patience, Reduction
+from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Plan, Route, chunk_elements, compile_plan
 from hipsnet.collective.schedule import Schedule
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
-from hipsnet.topology import Fabric, build, parse
+from hipsnet.topology import Fabric, Topology, build, parse
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Peer
-from hipsnet.transport.tcp import TcpTransport
+from hipsnet.transport.opening import Options, open_transport
+from hipsnet.transport.verbs_quality import Quality
 
 DTYPES = tuple(np.dtype(t) for t in (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64))
 
@@ -31,6 +33,8 @@ REDUCTIONS: dict[str, Reduction] = {
     "min": np.minimum,
     "prod": np.multiply,
 }
+
+Buffer = TypeVar("Buffer")
 
 PLANS_KEPT = 64
 """Plans of the sizes used last; a model's buckets are far fewer."""
@@ -46,13 +50,14 @@ class Communicator:
         that do not come.
         """
         self._settings = settings
-        self._fabric = _load_fabric(settings)
+        topology = _load_topology(settings)
+        self._fabric = build(topology)
         self._plan = lru_cache(PLANS_KEPT)(self._compile)
         # Enough elements that every pair that can ever exchange something does.
         everybody = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
         self._connections = _routes(everybody, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
-        transport = TcpTransport(self._greeting(), settings.port, settings.congestion)
+        transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
         patience = Patience(settings.warn_s, settings.timeout_s)
         self._executor = Executor(transport, self.rank, peers, settings.chunk_bytes, patience)
@@ -65,22 +70,24 @@ class Communicator:
     def world_size(self) -> int:
         return self._settings.world_size
 
-    def all_reduce(self, array: NDArray[Any], op: str = "sum") -> NDArray[Any]:
-        """Combine `array` over all ranks, in place, and return it.
+    def all_reduce(self, memory: Buffer, op: str = "sum") -> Buffer:
+        """Combine `memory` over all ranks, in place, and return it.
 
-        `array`: C-contiguous and writable, of any shape; float16, bfloat16, float32, float64, int32 or int64.
+        `memory`: a numpy array, or what exports one by DLPack or the buffer protocol, on the CPU;
+        C-contiguous and writable, of any shape; float16, bfloat16, float32, float64, int32 or int64.
         Size, dtype and op are the same on every rank. `op`: sum, mean (integers: toward zero), max, min, prod.
         Every rank gets the same bits, and the same bits again for the same input.
 
         Raises InputError for an array or op that cannot be used; CollectiveError where a peer failed or called
-        with something else: `array` is undefined then, and the communicator cannot be used any more.
+        with something else: `memory` is undefined then, and the communicator cannot be used any more.
         """
+        array = as_array(memory)
         _check(array, op)
         flat = array.reshape(-1)
         self._executor.run(self._plan(flat.size, flat.itemsize), flat, op, REDUCTIONS[op])
         if op == "mean":
             _divide(flat, self.world_size)
-        return array
+        return memory
 
     def barrier(self) -> None:
         """Return when every rank has called this."""
@@ -109,26 +116,33 @@ class Communicator:
     def _greeting(self) -> Greeting:
         s = self._settings
         configuration = (
-            f"fabric {self._fabric.name} {self._fabric.kind}{self._fabric.sides}, algorithm {s.algorithm}, "
+            f"fabric {self._fabric.name} {self._fabric.kind}{self._fabric.sides}, transport {s.transport}, "
+            f"algorithm {s.algorithm}, "
             f"exchange {','.join(s.exchange) or 'default'}, one-way {s.one_way:d}, servers {s.servers}, "
             f"chunk {s.chunk_bytes}"
         )
         return Greeting(s.rank, s.world_size, configuration, s.token)
 
 
-def _load_fabric(settings: Settings) -> Fabric:
+def _load_topology(settings: Settings) -> Topology:
     path = Path(settings.topology)
     try:
         text = path.read_text()
     except OSError as error:
         raise InputError(f"HIPSNET_TOPOLOGY: {path} cannot be read: {error.strerror}") from error
-    fabric = build(parse(text, str(path)))
-    if len(fabric.servers) != settings.world_size:
+    topology = parse(text, str(path))
+    servers = len(build(topology).servers)
+    if servers != settings.world_size:
         raise InputError(
-            f"WORLD_SIZE: found {settings.world_size}; allowed: {len(fabric.servers)}, "
-            f"one rank on each server of {path}"
+            f"WORLD_SIZE: found {settings.world_size}; allowed: {servers}, one rank on each server of {path}"
         )
-    return fabric
+    return topology
+
+
+def _options(settings: Settings, topology: Topology) -> Options:
+    roce = topology.roce
+    quality = Quality(roce.dscp, roce.priority, settings.ack_timeout, settings.retries, settings.rnr_retries)
+    return Options(settings.port, settings.congestion, quality, node_ports(topology, settings.rank))
 
 
 def _routes(schedule: Schedule, fabric: Fabric, rank: int) -> dict[Route, int]:
@@ -152,8 +166,6 @@ def _peer(fabric: Fabric, rank: int, route: Route) -> Peer:
 
 
 def _check(array: NDArray[Any], op: str) -> None:
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"all_reduce takes a numpy array, not {type(array).__name__}")
     if array.dtype not in DTYPES:
         raise InputError(f"dtype {array.dtype} is not one of {', '.join(d.name for d in DTYPES)}")
     if not (array.flags.c_contiguous and array.flags.writeable):

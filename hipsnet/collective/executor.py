@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from hipsnet.collective.neighbour import Neighbour
 from hipsnet.collective.plan import Plan, Segment
 from hipsnet.collective.progress import Progress
 from hipsnet.collective.protocol import Call, Kind, Ready
-from hipsnet.errors import CollectiveError
+from hipsnet.errors import CollectiveError, TransportError
 from hipsnet.transport.interface import Completion, Event, Peer, Region, Transport
 
 SLOTS = 4
@@ -81,10 +82,14 @@ class Executor:
             raise CollectiveError(f"rank {self._rank}: an earlier collective failed: {self._failure}")
         self._array, self._itemsize, self._reduction = array, array.itemsize, reduction
         self._progress = Progress(plan, self._apply)
-        region = self._transport.register(array.view(np.uint8))
+        try:
+            region = self._transport.register(array.view(np.uint8))
+        except TransportError as error:
+            self._fail(self._rank, str(error), None)
         self._enter(plan, region, Call(plan.count, array.dtype.name, operation))
         self._loop()
         self._transport.deregister(region)
+        del self._array, self._region  # the caller alone decides how long its memory lives
 
     def close(self) -> None:
         """Let what is still queued leave, then close the connections."""
@@ -100,7 +105,7 @@ class Executor:
         now = monotonic()
         for neighbour in self._neighbours:
             index = neighbour.connection
-            neighbour.sends_now, neighbour.sent_now = plan.sends[index], 0
+            neighbour.sends_now, neighbour.sent_now, neighbour.left_now = plan.sends[index], 0, 0
             neighbour.receives_now, neighbour.received_now = plan.receives[index], 0
             neighbour.heard_s = now
             neighbour.emptied_told = neighbour.emptied
@@ -144,6 +149,7 @@ class Executor:
     def _handle(self, completion: Completion) -> None:
         neighbour = self._neighbours[completion.connection]
         if completion.event == Event.SENT:
+            neighbour.left_now += 1
             self._progress.sent(neighbour.sends_now[completion.immediate])
             return
         neighbour.heard_s = monotonic()
@@ -261,7 +267,7 @@ class Executor:
 
     def _fail(
         self, culprit: int, reason: str, at: Neighbour | None, told_by: Neighbour | None = None
-    ) -> None:
+    ) -> NoReturn:
         """Tell every neighbour whose fault it is, close everything, and raise."""
         whose = f"rank {culprit}: " if culprit >= 0 else ""
         level = f" (seen by rank {self._rank} at level {at.peer.port})" if at else ""

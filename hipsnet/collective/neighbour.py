@@ -35,7 +35,8 @@ class Neighbour:
     early: list[int] = field(default_factory=list)  # what it has written for that one
 
     sends_now: tuple[Segment, ...] = ()
-    sent_now: int = 0
+    sent_now: int = 0  # posted
+    left_now: int = 0  # of these, the ones whose memory is free again
     receives_now: tuple[Segment, ...] = ()
     received_now: int = 0
 
@@ -59,6 +60,6 @@ class Neighbour:
         """Whether this collective needs something from this neighbour yet."""
         return (
             self.ready is None
-            or self.sent_now < len(self.sends_now)
+            or self.left_now < len(self.sends_now)
             or self.received_now < len(self.receives_now)
         )

@@ -56,12 +56,12 @@ class Greeting:
             peer.remote_port,
             configuration,
         )
-        return body + self._seal(body)
+        return body + self.seal(body)
 
     def unpack(self, raw: bytes, role: int) -> tuple[int, int, int]:
         """(rank, its port, my port) of the sender; PermissionError for a stranger, TransportError for a misfit."""
         body, seal = raw[: BODY.size], raw[BODY.size :]
-        if not hmac.compare_digest(seal, self._seal(body)):
+        if not hmac.compare_digest(seal, self.seal(body)):
             raise PermissionError
         magic, version, its_role, rank, world_size, its_port, my_port, configuration = BODY.unpack(body)
         if magic != MAGIC or its_role != role:
@@ -79,7 +79,8 @@ class Greeting:
                 )
         return rank, its_port, my_port
 
-    def _seal(self, body: bytes) -> bytes:
+    def seal(self, body: bytes) -> bytes:
+        """What only the members of this job can put under `body`."""
         return hmac.digest(self.token.encode(), body, "sha256")
 
 

@@ -140,12 +140,17 @@ class TcpTransport:
     def drain(self, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
         self._start_posted()
-        for connection in self._by_descriptor.values():
-            self._epoll.modify(connection.socket, select.EPOLLOUT if connection.waits else 0)
-        while any(c.outgoing for c in self._by_descriptor.values()) and monotonic() < deadline:
-            for descriptor, _ in self._epoll.poll(max(0.0, deadline - monotonic())):
-                if descriptor in self._by_descriptor:
-                    self._send(self._by_descriptor[descriptor])
+        # Of a set of their own: one that hung up, or has something to read, would wake us again and again.
+        with select.epoll() as senders:
+            for connection in self._by_descriptor.values():
+                if connection.outgoing:
+                    senders.register(connection.socket, select.EPOLLOUT)
+            while any(c.outgoing for c in self._by_descriptor.values()) and monotonic() < deadline:
+                for descriptor, _ in senders.poll(max(0.0, deadline - monotonic())):
+                    connection = self._by_descriptor[descriptor]
+                    self._send(connection)
+                    if not connection.outgoing and descriptor in self._by_descriptor:
+                        senders.unregister(descriptor)
         # Closing a socket with something unread resets the connection and throws away what is under way.
         while any(_unacknowledged(c.socket) for c in self._by_descriptor.values()) and monotonic() < deadline:
             sleep(0.001)

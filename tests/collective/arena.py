@@ -8,7 +8,7 @@ import secrets
 import signal
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -38,9 +38,9 @@ class Outcome:
 
 @dataclass
 class Arena:
-    """A fabric's addresses in one namespace, and the settings of the jobs there."""
+    """A fabric's addresses in one namespace (without a name: in this one), and the settings of the jobs there."""
 
-    name: str
+    name: str | None
     file: Path
     world_size: int
     settings: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Arena:
             **self.settings,
             **settings,
         }
-        with namespace.inside(self.name):
+        with namespace.inside(self.name) if self.name else nullcontext():
             ranks = [
                 Rank(body, {"rank": rank, **given, **(per_rank or {}).get(rank, {})})
                 for rank in range(self.world_size)

@@ -126,9 +126,9 @@ def test_another_protocol_version_is_told_to_both() -> None:
     mine = Greeting(0, 9, "same", "token")
     other = bytearray(Greeting(1, 9, "same", "token").pack(0, Peer(0, 0, "", 0, "")))
     other[4] += 1  # its version ...
-    body = bytes(other[: -len(mine._seal(b""))])
+    body = bytes(other[: -len(mine.seal(b""))])
     with pytest.raises(TransportError, match=r"rank 0 and rank 1 .* protocol version 1 here, 2 there"):
-        mine.unpack(body + mine._seal(body), role=0)  # ... under a good seal
+        mine.unpack(body + mine.seal(body), role=0)  # ... under a good seal
 
 
 def test_strangers_do_not_disturb(bcube: Arena) -> None:

@@ -1,0 +1,242 @@
+"""Transport over RDMA: RC queue pairs, RDMA WRITE WITH IMMEDIATE out of and into the callers' own memory."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hipsnet.errors import TransportError
+from hipsnet.transport import verbs_exchange as exchange
+from hipsnet.transport.handshake import Greeting, connect_all
+from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
+from hipsnet.transport.verbs_connection import Connection, ConnectionLost, Kind
+from hipsnet.transport.verbs_device import Device
+from hipsnet.transport.verbs_devices import endpoint_of, why_lost
+from hipsnet.transport.verbs_flow import Message, Write
+from hipsnet.transport.verbs_memory import Memory
+from hipsnet.transport.verbs_quality import Quality
+
+LOOK_S = 1.0
+DRAIN_STEP_S = 0.05
+
+
+class VerbsTransport:
+    """A `Transport` on RDMA devices: one completion queue for each, and a descriptor to sleep on.
+
+    The TCP connections that introduced the queue pairs stay: one ends when the peer's process does, long
+    before retries are used up, and carries the farewell of a peer that closes.
+    """
+
+    def __init__(self, greeting: Greeting, tcp_port: int, quality: Quality) -> None:
+        self._greeting = greeting
+        self._tcp_port = tcp_port
+        self._quality = quality
+        self._devices: dict[str, Device] = {}
+        self._memory = Memory({})
+        self._connections: list[Connection] = []
+        self._live: dict[Connection, socket.socket] = {}
+        self._by_number: dict[tuple[str, int], Connection] = {}
+        self._unstarted: dict[int, Connection] = {}
+        self._completions: list[Completion] = []
+        self._sleepers: dict[int, Device | Connection] = {}
+        self._epoll = select.epoll()
+        self._next_look_s = 0.0
+
+    def connect(self, peers: Sequence[Peer], timeout_s: float) -> None:
+        deadline = monotonic() + timeout_s
+        sockets: list[socket.socket] = []
+        try:
+            self._open(peers)
+            sockets += connect_all(self._greeting, peers, self._tcp_port, timeout_s)
+            self._introduce(peers, sockets, deadline)
+        except BaseException:
+            for sock in sockets:
+                sock.close()
+            self.close()
+            raise
+        self._live = dict(zip(self._connections, sockets, strict=True))
+        for connection, sock in self._live.items():
+            sock.setblocking(False)
+            self._sleep_on(sock.fileno(), connection)
+        for device in self._devices.values():
+            self._sleep_on(device.descriptor, device)
+
+    def register(self, memory: NDArray[np.uint8]) -> Region:
+        registration, is_new = self._memory.take(memory)
+        if is_new:
+            for connection in self._live:
+                connection.announce(registration)
+                self._unstarted[connection.index] = connection
+        return Region(registration.key, memory)
+
+    def deregister(self, region: Region) -> None:
+        self._memory.give_back(region.key)
+
+    def post_write(
+        self,
+        connection: int,
+        region: Region,
+        offset: int,
+        length: int,
+        remote_key: int,
+        remote_offset: int,
+        immediate: int,
+    ) -> None:
+        self._enqueue(connection, Write(region.key, offset, length, remote_key, remote_offset, immediate))
+
+    def post_message(self, connection: int, payload: bytes) -> None:
+        if len(payload) > MESSAGE_LIMIT:
+            raise TransportError(f"a message carries at most {MESSAGE_LIMIT} bytes, not {len(payload)}")
+        self._enqueue(connection, Message(Kind.MESSAGE, payload))
+
+    def poll(self, timeout_s: float) -> list[Completion]:
+        unstarted, self._unstarted = self._unstarted, {}
+        for connection in unstarted.values():
+            self._start(connection)
+        self._collect()
+        if not self._completions:
+            self._arm()
+        if not self._completions:
+            self._sleep(timeout_s)
+        if monotonic() >= self._next_look_s:
+            self._look()
+        completions, self._completions = self._completions, []
+        return completions
+
+    def drain(self, timeout_s: float) -> None:
+        deadline = monotonic() + timeout_s
+        while not all(connection.idle for connection in self._live) and monotonic() < deadline:
+            self.poll(min(DRAIN_STEP_S, max(0.0, deadline - monotonic())))
+
+    def close(self) -> None:
+        for connection, sock in self._live.items():
+            with suppress(OSError):
+                sock.send(exchange.BYE.pack(exchange.BYE_MAGIC, connection.arrived))
+        for connection in self._connections:
+            connection.end(0)
+        # Nothing can touch our memory any more; what queue pairs stood on may go.
+        self._memory.close()
+        for device in self._devices.values():
+            device.close()
+        for sock in self._live.values():
+            sock.close()
+        self._live.clear()
+        self._devices.clear()
+        self._by_number.clear()
+        self._epoll.close()
+
+    # connecting
+
+    def _open(self, peers: Sequence[Peer]) -> None:
+        endpoints = [endpoint_of(peer.local_address) for peer in peers]
+        for name, connections in Counter(endpoint.device for endpoint in endpoints).items():
+            self._devices[name] = Device(name, connections)
+        self._memory = Memory({name: device.domain for name, device in self._devices.items()})
+        for index, (peer, endpoint) in enumerate(zip(peers, endpoints, strict=True)):
+            device = self._devices[endpoint.device]
+            connection = Connection(index, peer, endpoint, device, self._memory)
+            self._connections.append(connection)
+            self._by_number[endpoint.device, connection.pair.number] = connection
+
+    def _introduce(self, peers: Sequence[Peer], sockets: Sequence[socket.socket], deadline_s: float) -> None:
+        """Tell and learn the queue pairs' numbers; then wait until both ends can receive."""
+        seal = self._greeting.seal
+        mine = [connection.pair.mine.pack(seal) for connection in self._connections]
+        theirs = exchange.swap(sockets, peers, mine, exchange.PARAMETERS_BYTES, deadline_s)
+        for connection, raw in zip(self._connections, theirs, strict=True):
+            parameters = exchange.Parameters.unpack(raw, seal, connection.peer)
+            connection.pair.connect(parameters, self._quality)
+        exchange.swap(sockets, peers, [exchange.READY] * len(peers), len(exchange.READY), deadline_s)
+
+    def _sleep_on(self, descriptor: int, sleeper: Device | Connection) -> None:
+        self._sleepers[descriptor] = sleeper
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    # working
+
+    def _enqueue(self, index: int, work: Write | Message) -> None:
+        connection = self._connections[index]
+        if connection in self._live:
+            connection.enqueue(work)
+            self._unstarted[index] = connection
+
+    def _start(self, connection: Connection) -> None:
+        if connection not in self._live:
+            return
+        try:
+            connection.start()
+        except ConnectionLost as lost:
+            self._lost(connection, str(lost))
+
+    def _collect(self) -> None:
+        """Take what the completion queues hold, and post what became possible."""
+        touched: set[Connection] = set()
+        for name, device in self._devices.items():
+            for completion in device.poll():
+                connection = self._by_number.get((name, completion.qp_num))
+                if connection is None:
+                    continue
+                touched.add(connection)
+                try:
+                    self._completions += connection.take(completion)
+                except ConnectionLost as lost:
+                    self._lost(connection, str(lost))
+        for connection in touched:
+            self._start(connection)
+
+    def _arm(self) -> None:
+        """Let the next completion wake us; what came before the arming makes no event, so look again."""
+        armed = [device.arm() for device in self._devices.values()]
+        if any(armed):
+            self._collect()
+
+    def _sleep(self, timeout_s: float) -> None:
+        heard = []
+        for descriptor, _ in self._epoll.poll(timeout_s):
+            sleeper = self._sleepers[descriptor]
+            if isinstance(sleeper, Device):
+                sleeper.take_event()
+            else:
+                heard.append(sleeper)
+        # The last words of a peer are in the queue before it closes its TCP connection.
+        self._collect()
+        for connection in heard:
+            self._hear(connection)
+
+    def _hear(self, connection: Connection) -> None:
+        """The peer says how much it had got before it closed its queue pair, or is gone without a word."""
+        sock = self._live.get(connection)
+        if sock is None:
+            return
+        try:
+            farewell = sock.recv(exchange.BYE.size)
+        except OSError as error:
+            self._lost(connection, error.strerror or str(error))
+        else:
+            self._lost(connection, "it closed the connection", exchange.arrived_before(farewell))
+
+    def _look(self) -> None:
+        """See whether the endpoints are still what the connections were made with."""
+        self._next_look_s = monotonic() + LOOK_S
+        for endpoint in {connection.endpoint for connection in self._live}:
+            if why := why_lost(endpoint):
+                for connection in [c for c in self._live if c.endpoint == endpoint]:
+                    self._lost(connection, why)
+
+    def _lost(self, connection: Connection, why: str, arrived: int = 0) -> None:
+        sock = self._live.pop(connection, None)
+        if sock is None:
+            return
+        del self._by_number[connection.endpoint.device, connection.pair.number]
+        self._completions += connection.end(arrived)
+        self._completions.append(Completion(Event.CLOSED, connection.index, 0, why.encode()))
+        del self._sleepers[sock.fileno()]
+        self._epoll.unregister(sock)
+        sock.close()

@@ -1,0 +1,92 @@
+"""An opened RDMA device: its protection domain, one completion queue, and the descriptor that wakes us up."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyverbs.cq import CQ, CompChannel
+from pyverbs.device import Context
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsError
+
+from hipsnet.errors import TransportError
+from hipsnet.transport.verbs_flow import RECEIVES, SENDS
+
+PORT_ACTIVE = 4  # ibv_port_state
+
+
+class Device:
+    """Everything of one device but its queue pairs and memory, which must be closed first."""
+
+    def __init__(self, name: str, connections: int) -> None:
+        """`connections`: how many queue pairs will share the completion queue, which can never overflow."""
+        self.name = name
+        self._open: list[Any] = []
+        try:
+            self._context = self._own(Context(name=name))
+            self.domain = self._own(PD(self._context))
+            self._channel, self.descriptor = self._open_channel()
+            self._entries = connections * (SENDS + RECEIVES)
+            self.completions = self._own(CQ(self._context, self._entries, None, self._channel, 0))
+        except PyverbsError as error:
+            self.close()
+            raise TransportError(
+                f"RDMA device {name} cannot be opened: {error}; "
+                "are /dev/infiniband/uverbs* there and allowed to this user?"
+            ) from error
+        self._armed = False
+
+    def active_mtu(self, port: int) -> int:
+        """The port's MTU as ibv_mtu codes it; TransportError while the port is not active."""
+        attributes = self._context.query_port(port)
+        if attributes.state != PORT_ACTIVE:
+            raise TransportError(
+                f"port {port} of RDMA device {self.name} is not active (ibv_port_state {attributes.state}); "
+                "look at `rdma link show`, the cable, and whether its netdev is up"
+            )
+        return int(attributes.active_mtu)
+
+    def poll(self) -> list[Any]:
+        """All completions that are there."""
+        return list(self.completions.poll(self._entries)[1])
+
+    def arm(self) -> bool:
+        """See that the next completion makes `descriptor` readable; False if that was so already."""
+        if self._armed:
+            return False
+        self.completions.req_notify()
+        self._armed = True
+        return True
+
+    def take_event(self) -> None:
+        """Take the event for which `descriptor` has become readable."""
+        self._channel.get_cq_event(self.completions)
+        self.completions.ack_events(1)
+        self._armed = False
+
+    def close(self) -> None:
+        while self._open:
+            self._open.pop().close()
+
+    def _own(self, resource: Any) -> Any:
+        self._open.append(resource)
+        return resource
+
+    def _open_channel(self) -> tuple[CompChannel, int]:
+        """A channel and its descriptor, which pyverbs keeps to itself before rdma-core 57."""
+        before = _event_descriptors()
+        channel = self._own(CompChannel(self._context))
+        (descriptor,) = _event_descriptors() - before
+        return channel, descriptor
+
+
+def _event_descriptors() -> set[int]:
+    """The descriptors of this process that deliver verbs events (drivers/infiniband/core/rdma_core.c)."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor that lists the folder
+            if str(link.readlink()) == "anon_inode:[infinibandevent]":
+                found.add(int(link.name))
+    return found

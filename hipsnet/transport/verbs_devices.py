@@ -1,0 +1,106 @@
+"""Which RDMA device, port and GID belong to an address: found in sysfs by netdev and IP, never by an index."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from pathlib import Path
+
+from pyroute2 import IPRoute
+
+from hipsnet.errors import TransportError
+
+SYSFS = Path("/sys/class/infiniband")
+ROCE_V2 = "RoCE v2"  # as drivers/infiniband/core/cache.c names it
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where RoCEv2 leaves a machine: a GID of a device's port, and the netdev that it belongs to."""
+
+    device: str
+    port: int
+    gid_index: int
+    gid: IPv6Address
+    netdev: str
+
+    def __str__(self) -> str:
+        return f"{self.device} port {self.port} ({self.netdev})"
+
+
+def gid_of(address: str) -> IPv6Address:
+    """The RoCEv2 GID of an IPv4 address."""
+    return IPv6Address(f"::ffff:{address}")
+
+
+def endpoint_of(address: str, sysfs: Path = SYSFS) -> Endpoint:
+    """The endpoint of one of this machine's addresses; TransportError says what is missing."""
+    netdev = _netdev_of(address)
+    found = list(endpoints(sysfs))
+    for endpoint in found:
+        if endpoint.netdev == netdev and endpoint.gid == gid_of(address):
+            return endpoint
+    has = ", ".join(sorted({f"{e} {e.gid.ipv4_mapped or e.gid}" for e in found})) or "none"
+    raise TransportError(
+        f"no RDMA device has a RoCEv2 GID for {address} on {netdev}; found: {has}. "
+        "`rdma link show` lists the devices and their netdevs: a card needs its driver with RoCE enabled, "
+        f"any other interface `rdma link add rxe_{netdev} type rxe netdev {netdev}`"
+    )
+
+
+def endpoints(sysfs: Path = SYSFS) -> Iterator[Endpoint]:
+    """Every RoCEv2 GID of this machine whose netdev is in this network namespace."""
+    for folder in sorted(sysfs.glob("*/ports/*/gids")):
+        port = folder.parent
+        for file in sorted(folder.iterdir(), key=lambda f: int(f.name)):
+            gid = _gid(file)
+            if gid is None or _text(port / "gid_attrs" / "types" / file.name) != ROCE_V2:
+                continue
+            netdev = _text(port / "gid_attrs" / "ndevs" / file.name)
+            if netdev:
+                yield Endpoint(port.parents[1].name, int(port.name), int(file.name), gid, netdev)
+
+
+def why_lost(endpoint: Endpoint, sysfs: Path = SYSFS) -> str:
+    """Why connections of this endpoint cannot go on; empty while they can."""
+    port = sysfs / endpoint.device / "ports" / str(endpoint.port)
+    if not port.exists():
+        return f"the RDMA device {endpoint.device} is gone (removed, or its driver reset it)"
+    gid = _gid(port / "gids" / str(endpoint.gid_index))
+    if gid != endpoint.gid:
+        return (
+            f"GID {endpoint.gid_index} of {endpoint} was {endpoint.gid} and is {gid or 'gone'}: "
+            f"{endpoint.netdev} has lost its address"
+        )
+    return ""
+
+
+def port_state(endpoint: Endpoint, sysfs: Path = SYSFS) -> str:
+    """The port's state in the kernel's word: ACTIVE, DOWN, ...; GONE without the device."""
+    text = _text(sysfs / endpoint.device / "ports" / str(endpoint.port) / "state")
+    return text.partition(":")[2].strip() or "GONE"
+
+
+def _netdev_of(address: str) -> str:
+    with IPRoute() as netlink:
+        for message in netlink.get_addr(family=socket.AF_INET):
+            if message.get_attr("IFA_LOCAL") == address:
+                (link,) = netlink.get_links(message["index"])
+                return str(link.get_attr("IFLA_IFNAME"))
+    raise TransportError(f"this machine has no address {address}; is the fabric provisioned?")
+
+
+def _gid(file: Path) -> IPv6Address | None:
+    text = _text(file)
+    gid = IPv6Address(text) if text else None
+    return gid if gid and int(gid) else None
+
+
+def _text(file: Path) -> str:
+    """A file's content; empty where the kernel has none (an unused GID answers EINVAL)."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

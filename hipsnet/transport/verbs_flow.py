@@ -1,0 +1,123 @@
+"""What may be posted when: credits for the peer's receives, room in the send queue, and which sends are signalled.
+
+Every write and every message uses up one receive of the peer. It has posted `WINDOW` of them for these, and says
+how many it has posted again (a count over the connection's whole life) with every message; if none is due, by a
+credit of its own once half of them are owed. A credit uses up a receive, too, but no credit: between two of them
+lies half a window, so never more than `CREDITS_UNDER_WAY` can wait at the other end. That many receives are
+posted beside the window, and so a receive is always there (no RNR), however fast or slow either side is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+WINDOW = 64
+CREDITS_UNDER_WAY = 2
+RECEIVES = WINDOW + CREDITS_UNDER_WAY
+SENDS = 128
+"""Places in the send queue: a window that is under way, and one whose acknowledgements are."""
+
+SIGNAL_EVERY = 16
+
+
+class Write(NamedTuple):
+    """region `key`[offset:offset + length] to the peer's region `remote_key`."""
+
+    key: int
+    offset: int
+    length: int
+    remote_key: int
+    remote_offset: int
+    immediate: int
+
+
+class Message(NamedTuple):
+    """Small bytes of a kind that the transport knows."""
+
+    kind: int
+    payload: bytes
+
+
+CREDIT = Message(0, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """The `number`-th piece of work of a connection, to be posted now."""
+
+    number: int
+    work: Write | Message
+    signalled: bool
+
+
+class Outgoing:
+    """The sending side of one connection."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Write | Message] = deque()
+        self._under_way: deque[tuple[int, int | None]] = deque()  # number, immediate of a write
+        self._posted = 0
+        self._paid = 0  # pieces posted that use up credit
+        self._granted = WINDOW
+        self._unsignalled = 0
+
+    @property
+    def idle(self) -> bool:
+        return not self.waiting and not self._under_way
+
+    def grant(self, posted_again: int) -> None:
+        """The peer has posted this many receives again since the beginning."""
+        self._granted = WINDOW + posted_again
+
+    def take(self) -> list[Posting]:
+        """What may be posted now, in order. The last of it is signalled, and every n-th before."""
+        taken: list[Write | Message] = []
+        while self.waiting and len(self._under_way) + len(taken) < SENDS:
+            if self.waiting[0] is not CREDIT:
+                if self._paid == self._granted:
+                    break
+                self._paid += 1
+            taken.append(self.waiting.popleft())
+        return [self._posting(work, last=i == len(taken) - 1) for i, work in enumerate(taken)]
+
+    def finished(self, count: int) -> Iterator[int]:
+        """All pieces before number `count` have arrived: yields the immediates of the writes among them."""
+        while self._under_way and self._under_way[0][0] < count:
+            immediate = self._under_way.popleft()[1]
+            if immediate is not None:
+                yield immediate
+
+    def _posting(self, work: Write | Message, last: bool) -> Posting:
+        self._unsignalled += 1
+        signalled = last or self._unsignalled == SIGNAL_EVERY
+        if signalled:
+            self._unsignalled = 0
+        number = self._posted
+        self._posted += 1
+        self._under_way.append((number, work.immediate if isinstance(work, Write) else None))
+        return Posting(number, work, signalled)
+
+
+class Incoming:
+    """The receiving side of one connection."""
+
+    def __init__(self) -> None:
+        self.arrived = 0  # all pieces: what the peer counts by number
+        self._posted_again = 0
+        self._told = 0
+
+    def took(self, paid: bool) -> None:
+        """A piece has arrived, and its receive is posted again; `paid`: it was no credit."""
+        self.arrived += 1
+        self._posted_again += paid
+
+    def owes_credit(self) -> bool:
+        return self._posted_again - self._told >= WINDOW // 2
+
+    def tell(self) -> int:
+        """The count that goes with the message that leaves now."""
+        self._told = self._posted_again
+        return self._told
