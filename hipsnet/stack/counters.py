@@ -1,0 +1,113 @@
+"""What the soft switches of a fabric count, out of the file that they write while they run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hipsnet.errors import ProvisionError
+
+_FOLDER = Path(__file__).parent
+PRIORITIES = 8
+
+
+@dataclass(frozen=True)
+class SwitchCounters:
+    """One switch as it was when it was read.
+
+    `totals` has the fields of SWITCH_COUNTERS (switch_counters.h says what they mean), `ports` a row for each
+    port with those of PORT_COUNTERS and, of shape (8,), `priority` with those of PRIORITY_COUNTERS and `pause`
+    with those of PFC_COUNTERS.
+    """
+
+    name: str
+    totals: dict[str, int]
+    ports: np.ndarray[Any, np.dtype[Any]]
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Frames lost by reason, of all ports and priorities, without zeros."""
+        losses = {
+            f"{name}": int(part[name].sum())
+            for part in (self.ports, self.ports["priority"])
+            for name in part.dtype.names or ()
+            if name.startswith("drop_")
+        }
+        return {name: count for name, count in losses.items() if count}
+
+
+def read(path: Path) -> dict[str, SwitchCounters]:
+    """All switches of the file by name, in its order. Raises ProvisionError if no soft switch has written it."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ProvisionError(
+            f"{path}: wanted the counters of a soft switch, found none; does it run?"
+        ) from None
+    head = _layout("struct switch_file")
+    if len(content) < head.itemsize:
+        raise ProvisionError(f"{path}: wanted the counters of a soft switch, found {len(content)} bytes")
+    (file,) = np.frombuffer(content, head, 1)
+    if file["mark"] != _mark():
+        raise ProvisionError(f"{path}: wanted the counters of this version's soft switch, found others")
+    found, at = {}, head.itemsize
+    for _ in range(int(file["switches"])):
+        counters, at = _read_switch(content, at)
+        found[counters.name] = counters
+    return found
+
+
+def meanings() -> dict[str, str]:
+    """What each counter means, by its name."""
+    return {name: meaning for table in _tables().values() for name, meaning in table.items()}
+
+
+def from_bytes(content: bytes) -> SwitchCounters:
+    """One switch, of memory that begins with its counters."""
+    return _read_switch(content, 0)[0]
+
+
+def _read_switch(content: bytes, at: int) -> tuple[SwitchCounters, int]:
+    head, port = _layout("struct switch_counters"), _layout("struct port_counters")
+    (row,) = np.frombuffer(content, head, 1, at)
+    at += head.itemsize
+    ports = np.frombuffer(content, port, int(row["ports"]), at)
+    totals = {name: int(row[name]) for name in head.names or () if name != "name"}
+    return SwitchCounters(row["name"].decode(), totals, ports), at + ports.nbytes
+
+
+@cache
+def _layout(what: str) -> np.dtype[Any]:
+    """The structs of switch_counters.h: 64-bit words, but for a name."""
+    tables = _tables()
+    if what == "struct switch_file":
+        return np.dtype([(name, "u8") for name in ("mark", "switches", "pid")])
+    if what == "struct switch_counters":
+        return np.dtype([("name", "S32"), *((name, "u8") for name in tables["SWITCH_COUNTERS"])])
+    fields: list[Any] = [(name, "u8") for name in tables["PORT_COUNTERS"]]
+    for name, table in (("priority", "PRIORITY_COUNTERS"), ("pause", "PFC_COUNTERS")):
+        fields.append((name, [(counter, "u8") for counter in tables[table]], (PRIORITIES,)))
+    return np.dtype(fields)
+
+
+@cache
+def _tables() -> dict[str, dict[str, str]]:
+    """The lists of counters in the headers, by the macro's name: {name: meaning}."""
+    text = "".join((_FOLDER / header).read_text() for header in ("switch_counters.h", "pfc.h"))
+    found = {}
+    for name, lines in re.findall(r"#define (\w+_COUNTERS)\(COUNTER\)((?:.*\\\n)+.*)", text):
+        found[name] = dict(re.findall(r'COUNTER\((\w+),\s*"([^"]*)"\)', lines))
+    return found
+
+
+@cache
+def _mark() -> int:
+    text = (_FOLDER / "switch_counters.h").read_text()
+    found = re.search(r"#define SWITCH_FILE_MARK\s+(0x\w+)ULL", text)
+    assert found is not None
+    return int(found[1], 16)
