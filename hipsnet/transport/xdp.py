@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
-from hipsnet.stack.loop import PortConfig, Stack, endpoints_map
+from hipsnet.stack.loop import RECEIVE_CHUNKS, PortConfig, Stack, endpoints_map
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
 from hipsnet.transport.verbs_exchange import BYE, BYE_MAGIC, READY, swap
@@ -27,6 +27,9 @@ from hipsnet.transport.xdp_options import NodePorts
 from hipsnet.transport.xdp_path import Interface, Path, interface_of, path_mtu, path_to
 
 CHUNK_BYTES = 4096
+WINDOW, LEAST_WINDOW = 512, 64
+"""Packets of a connection that may wait for an acknowledgement, if those of a port's connections fit the buffer."""
+
 FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
 DRAIN_STEP_S = 0.05
 
@@ -174,7 +177,7 @@ class XdpTransport:
     def _connect(self, connection: Connection, path: Path, mine: Parameters, theirs: Parameters) -> None:
         peer, quality = connection.peer, self._quality
         connection.pair.connect(
-            self._node.rate_bps,
+            0,
             monotonic_ns(),
             local_mac=_mac(self._port(path, peer)[1].mac),
             peer_mac=_mac(path.mac),
@@ -184,13 +187,20 @@ class XdpTransport:
             send_psn=mine.psn,
             receive_psn=theirs.psn,
             source_port=FIRST_UDP_PORT + (mine.number ^ theirs.number) % UDP_PORTS,
+            window=self._window(),
             path_mtu=min(mine.path_mtu, theirs.path_mtu),
             dscp=quality.dscp,
             retry_count=quality.retries,
             timeout_ns=4096 << quality.ack_timeout,
             credits=True,
-            congestion_control=self._node.rate_bps > 0,
+            congestion_control=False,
         )
+
+    def _window(self) -> int:
+        """What all connections of a port have under way should find room in the receive buffer of one port."""
+        chunks_a_packet = 2
+        fair = RECEIVE_CHUNKS // chunks_a_packet * len(self._ports) // max(1, len(self._connections))
+        return max(LEAST_WINDOW, min(WINDOW, fair))
 
     # working
 
