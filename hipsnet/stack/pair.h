@@ -130,7 +130,7 @@ void requester_check_timer(struct rc *rc, u64 now_ns);
 void requester_flush(struct rc *rc);
 
 /* responder.c */
-void responder_take(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns);
+void responder_take(struct rc *rc, const struct span *frame, const struct packet *packet);
 void responder_take_mark(struct rc *rc, u64 now_ns);
 u32 responder_transmit(struct rc *rc, const struct span *out, u32 spans);
 void responder_flush(struct rc *rc);

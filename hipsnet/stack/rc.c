@@ -215,7 +215,7 @@ bool rc_receive(struct rc *rc, const struct span *frame, const struct packet *pa
 	else if (packet->parts & PART_CNP)
 		requester_take_cnp(rc, now_ns);
 	else
-		responder_take(rc, frame, packet, now_ns);
+		responder_take(rc, frame, packet);
 	return true;
 }
 

@@ -159,7 +159,6 @@ static void take_next(struct rc *rc, const struct span *frame, const struct pack
 		return;
 	}
 	if (packet->parts & takes_receive && !receives_left(side)) {
-		side->credits_ran_out = true;
 		answer_nak(rc, SYNDROME_RNR | rc->config.min_rnr_timer);
 		return;
 	}
@@ -184,12 +183,11 @@ static void take_next(struct rc *rc, const struct span *frame, const struct pack
 		answer_ack(rc);
 }
 
-void responder_take(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns)
+void responder_take(struct rc *rc, const struct span *frame, const struct packet *packet)
 {
 	struct responder *side = &rc->responder;
 	int distance = psn_distance(packet->bth.psn, psn_on_wire(rc->config.receive_psn, side->expected));
 
-	(void)now_ns;
 	if (rc->state == RC_ERROR) {
 		answer_nak(rc, side->fatal);
 	} else if (distance < 0) {
