@@ -32,7 +32,14 @@ def run(
     command's; 124 if its time was over, 125 if the machine failed.
     """
     order = Order(
-        command, Path.cwd(), cpus=cpus, memory=memory, modules=module, writable=writable, timeout_s=timeout
+        command,
+        Path.cwd(),
+        cpus=cpus,
+        memory=memory,
+        modules=module,
+        writable=writable,
+        timeout_s=timeout,
+        waiting=lambda: print("vm: waiting for another machine to end", file=sys.stderr),
     )
     with Machine(order) as machine:
         for stream, data in machine.outputs():

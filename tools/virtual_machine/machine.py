@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +38,7 @@ _TAIL_LINES = 15
 _GUEST = Path(__file__).with_name("guest.sh")
 _WRITABLE = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/var")
 """Folders over which the machine can write, into its own memory."""
-_KERNEL_OPTIONS = ("loglevel=4", "mitigations=off", "rcupdate.rcu_expedited=1", "nowatchdog")
+_KERNEL_OPTIONS = ("loglevel=4", "mitigations=off", "no5lvl", "rcupdate.rcu_expedited=1", "nowatchdog")
 """Warnings on the console; no defence of a machine that lives for a minute; netns that end without delay."""
 
 # The folder that hides is one that every machine has and the guest mounts anew anyway.
@@ -67,7 +67,7 @@ class Order:
 
     `memory` is a number and M or G. `modules` are loaded first. `writable` are folders of this machine in
     which the command may write. The command gets `timeout_s` from the start of the boot on; `wait_s` is for
-    other machines to end before that.
+    other machines to end before that, and `waiting` is called if there are any.
     """
 
     command: Sequence[str]
@@ -79,6 +79,7 @@ class Order:
     timeout_s: float = 300.0
     wait_s: float = 1800.0
     kernel: Path | None = None
+    waiting: Callable[[], None] = lambda: None
 
 
 class Machine:
@@ -98,7 +99,7 @@ class Machine:
     def __enter__(self) -> Machine:
         require_programs()
         kernel = self._order.kernel or find_kernel()
-        self._lock = _locked(kernel, self._order.wait_s)
+        self._lock = _locked(kernel, self._order)
         try:
             self._start(kernel)
         except BaseException:
@@ -245,20 +246,24 @@ def _message(order: Order) -> bytes:
     return message
 
 
-def _locked(kernel: Path, wait_s: float) -> int:
+def _locked(kernel: Path, order: Order) -> int:
     """The kernel's image, opened and locked: whoever boots it holds it, and no file is left behind."""
     handle = os.open(kernel, os.O_RDONLY | os.O_CLOEXEC)
-    deadline = time.monotonic() + wait_s
+    begun = time.monotonic()
+    is_told = False
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return handle
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if not is_told:
+                order.waiting()
+                is_told = True
+            if time.monotonic() > begun + order.wait_s:
                 os.close(handle)
                 raise MachineError(
-                    f"another machine has been running for {wait_s:g} s (it holds {kernel} locked, see lslocks); "
-                    "run this again when it has ended"
+                    f"other machines have been running for {order.wait_s:g} s (they hold {kernel} locked, see lslocks); "
+                    "run this again when they have ended"
                 ) from None
             time.sleep(_POLL_S)
 
