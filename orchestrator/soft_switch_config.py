@@ -17,6 +17,7 @@ PRIORITIES = 8
 RESPONSE_US = 5000
 """How long a sender of the lab may go on after it was told to stop: it may be waiting for a processor."""
 
+_LATE_NS = 5_000_000  # what a port catches up with when the process had to wait for a processor
 _UNLIMITED_BPS = 10_000_000_000
 _NS_PER_M = 5
 _ETHERNET_BYTES = 14
@@ -110,7 +111,7 @@ def _switch(topology: Topology, fabric: Fabric, switch: Switch, sockets: Sockets
     namespace = f"{fabric.name}-{switch.name}"
     yield f"switch {switch.name} {namespace} {sockets.map} {switch.routes_at} {shared} {chunks} {owed}"
     rate = topology.link.rate_bps or 0
-    burst_ns = burst_bytes(rate, topology.link.mtu) * 8_000_000_000 // rate if rate else 0
+    burst_ns = max(_LATE_NS, burst_bytes(rate, topology.link.mtu) * 8_000_000_000 // rate) if rate else 0
     for port, ifindex in zip(switch.ports, sockets.ifindexes, strict=True):
         yield f"port {port.name} {ifindex} {port.mac} {rate} {burst_ns}"
     if switch.routes_at == "l2":

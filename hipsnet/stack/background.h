@@ -59,6 +59,23 @@ static inline void open_many_files(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/*
+ * It plays a part of the network: what comes late here is a fault of that. It sleeps when idle. Where
+ * sessions share the processor as groups (autogroup), a process's own niceness counts within its group only.
+ */
+static inline void go_first(void)
+{
+	static const char niceness[] = "-20";
+	int group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+
+	setpriority(PRIO_PROCESS, 0, -20);
+	if (group < 0)
+		return;
+	if (write(group, niceness, sizeof(niceness) - 1) < 0)
+		errno = 0; /* then as others */
+	close(group);
+}
+
 /* The caller of the program comes back here, when all is ready; the child goes on. */
 static inline void go_on_in_background(const char *name)
 {
@@ -74,6 +91,5 @@ static inline void go_on_in_background(const char *name)
 		dup2(null, fd);
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_TIMERSLACK, 1);
-	/* It plays a part of the network: what comes late here is a fault of that. It sleeps when idle. */
-	setpriority(PRIO_PROCESS, 0, -20);
+	go_first();
 }
