@@ -25,7 +25,7 @@ enum {
 	MOST_PORTS = 128,
 	MOST_FLOWS = 1024,
 	BATCH = 8, /* frames sent before the next look for a pause */
-	RECEIVE_CHUNKS = 4096,
+	RECEIVE_CHUNKS = 2560,
 	SEND_FRAMES = 256,
 	ROCE_PORT = 4791,
 	HEADERS_BYTES = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES,
