@@ -19,10 +19,12 @@ from pathlib import Path
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+import kernel
 from hipsnet.errors import HipsnetError
 from hipsnet.node import bpf, dcb, namespace, pins, programs
 from hipsnet.node.headers import find_headers
-from orchestrator import delay_line
+from hipsnet.topology import Fabric, Topology
+from orchestrator import delay_line, rdma_devices
 
 _OLDEST_KERNEL = (5, 18)
 _CAPABILITIES = {
@@ -54,6 +56,23 @@ def examine() -> tuple[Check, ...]:
     checks = [_kernel(), _capabilities(), _bpffs(), _libbpf(), _bcc(), _headers(), _programs(), _delay_line()]
     checks += _network()
     return (*checks, _af_xdp(), _rdma(), _lossless_nics())
+
+
+def examine_ports(topology: Topology, fabric: Fabric, node: str | None) -> tuple[Check, ...]:
+    """Look whether each port of this machine's part of a file has an RDMA device, a check for each server.
+
+    Raises InputError if the file does not tell which part that is.
+    """
+    asked = topology.roce.device == "rxe"
+    mend = (
+        "run `hipsnet provision`"
+        if asked
+        else "plug in a RoCE NIC, or write `roce: {device: rxe}`, then provision"
+    )
+    return tuple(
+        _check(f"RDMA of {ports.server}", not ports.lacking, ", ".join(ports.found), mend, needed=False)
+        for ports in rdma_devices.servers(topology, fabric, node, platform.node())
+    )
 
 
 def can_run_lab(checks: tuple[Check, ...]) -> bool:
@@ -120,7 +139,7 @@ def _programs() -> Check:
     except (HipsnetError, OSError) as error:
         return _check("kernel programs", False, _first_line(error), "mend bcc and kernel headers first")
     how = "compiled now, kept" if compiled else "kept"
-    return _check("kernel programs", True, f"{how} in {programs.cache_folder()}", "")
+    return _check("kernel programs", True, f"{how} in {kernel.cache_folder()}", "")
 
 
 def _delay_line() -> Check:
@@ -197,11 +216,11 @@ def _af_xdp() -> Check:
 
 
 def _rdma() -> Check:
-    folder = Path("/sys/class/infiniband")
-    devices = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    devices = rdma_devices.devices()
     software = f"{_kernel_part('rdma_rxe', 'CONFIG_RDMA_RXE')}; rdma link add rxe0 type rxe netdev NIC"
     mend = f"plug in a RoCE NIC, or in software: {software}"
-    return _check("RDMA devices", bool(devices), ", ".join(devices) or "none", mend, needed=False)
+    found = "; ".join(map(str, devices)) or "none"
+    return _check("RDMA devices", bool(devices), found, mend, needed=False)
 
 
 def _lossless_nics() -> Check:

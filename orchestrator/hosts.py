@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hipsnet.errors import InputError, ProvisionError
-from hipsnet.node import links, neighbours, pins
+from hipsnet.node import links, neighbours, pins, rdma
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.applying import apply, refuse_unsettled, settle
 from hipsnet.node.attaching import detach
@@ -61,10 +61,13 @@ class HostPlan:
 def host_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
     """The desired state of the server that this machine plays.
 
-    Raises InputError if the file is for the lab, or has no such server.
+    Raises InputError if the file is for the lab, or has no such server; CapabilityError if it wants what the
+    kernel does not have.
     """
     if topology.nodes == "lab":
         raise InputError(f"--node {node}: wanted a file whose `nodes` name hosts, found `nodes: lab`")
+    if topology.roce.device == "rxe":
+        rdma.require_rxe()
     return server_config(topology, fabric, find_server(fabric, node))
 
 
@@ -108,7 +111,7 @@ def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:
     done = []
     for name, before in _remembered(fabric).items():
         if node in (None, name) and before.namespace == _namespace():
-            _undo(fabric, name, before)
+            _undo(fabric, name, before, _others(fabric, name))
             _path(fabric, name).unlink()
             done.append(name)
     with contextlib.suppress(OSError):  # others are remembered there still, or there are none
@@ -178,15 +181,18 @@ def _remember(fabric: str, plan: HostPlan) -> None:
             f"run `hipsnet destroy {fabric} --node {node}` there first"
         )
     names = {link.name for link in plan.config.links}
+    others = _others(fabric, node)
     if known is not None and known.cards.keys() - names:
-        _undo(fabric, node, known)
+        _undo(fabric, node, known, others)
         known = None
     cards = {name: _card(plan.actual, name) for name in names}
-    before = Before(
-        namespace=_namespace(),
-        cards=cards | dict(known.cards if known else {}),
-        sysctls=(plan.actual.sysctls or {}) | dict(known.sysctls if known else {}),
-    )
+    settings = dict(plan.actual.sysctls or {})
+    for other in others:
+        cards |= {name: card for name, card in other.cards.items() if name in names}
+        settings |= {key: value for key, value in other.sysctls.items() if key in settings}
+    if known is not None:
+        cards, settings = cards | dict(known.cards), settings | dict(known.sysctls)
+    before = Before(_namespace(), cards, settings)
     if before != known:
         content = {
             "namespace": before.namespace,
@@ -201,8 +207,23 @@ def _card(actual: Actual, name: str) -> Card:
     return Card(link.mtu, link.alias or "", link.up, link.offloads)
 
 
-def _undo(fabric: str, node: str, before: Before) -> None:
-    """Bring back what was there; cards that are gone meanwhile are passed over."""
+def _others(fabric: str, node: str) -> tuple[Before, ...]:
+    """What was before the other servers of a fabric that are applied here: what they share is older there."""
+    remembered = _remembered(fabric).items()
+    return tuple(found for name, found in remembered if name != node and found.namespace == _namespace())
+
+
+def _undo(fabric: str, node: str, before: Before, others: tuple[Before, ...]) -> None:
+    """Bring back what was there, but for what `others` use too; cards that are gone meanwhile are passed over."""
+    before = Before(
+        before.namespace,
+        {
+            name: card
+            for name, card in before.cards.items()
+            if not any(name in other.cards for other in others)
+        },
+        {key: value for key, value in before.sysctls.items() if not any(key in o.sysctls for o in others)},
+    )
     with opened(node, None) as context:
         detach(fabric, node, before.cards)
         there = links.read(context)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hipsnet.errors import ConflictError
+from hipsnet.node import rdma
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.changes import changes, refuse_conflicts
@@ -78,6 +79,8 @@ def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
     configs = {node: node_config(topology, fabric, node) for node in fabric.nodes}
     if delay_line.is_wanted(configs):
         delay_line.program()
+    if topology.roce.device == "rxe":
+        rdma.require_rxe_in_namespaces()
     if soft_switch.is_wanted(topology, fabric):
         soft_switch.program()
     return configs
@@ -130,6 +133,7 @@ def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:
         links={name: link for name, link in actual.links.items() if name not in lost},
         routes=frozenset(r for r in actual.routes if not lost & {link for link, _ in r.hops}),
         neighbours=frozenset(n for n in actual.neighbours if n.link not in lost),
+        rxe={device: link for device, link in actual.rxe.items() if link not in lost},
     )
 
 

@@ -46,7 +46,8 @@ class Actual:
     """A node as it is: what hipsnet made there, and the foreign things that could stand in its way.
 
     `table` is None without a forwarding table; `sysctls` and `program_differences` are None of a node that is
-    not there.
+    not there. `rxe` has the RDMA devices in software that hipsnet added, and the interface of each;
+    `foreign_rxe` those that it did not add.
     """
 
     links: dict[str, ActualLink] = field(default_factory=dict)
@@ -57,3 +58,5 @@ class Actual:
     sysctls: dict[str, str] | None = None
     table: frozenset[TableEntry] | None = None
     program_differences: tuple[str, ...] | None = None
+    rxe: dict[str, str] = field(default_factory=dict)
+    foreign_rxe: dict[str, str] = field(default_factory=dict)

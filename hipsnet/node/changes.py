@@ -10,6 +10,7 @@ from hipsnet.node import (
     links,
     neighbours,
     offloads,
+    rdma,
     routes,
     shaping,
     sysctls,
@@ -46,12 +47,14 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
         *of_links,
         *links.activations(desired, actual),
         *by_links,
+        *rdma.differences(desired, actual),
     ]
 
 
 def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
     """Raise ConflictError if something that hipsnet did not make stands in the way, naming it."""
     datapath.refuse_foreign(desired, actual)
+    rdma.refuse_foreign(desired, actual)
     for link in desired.links:
         now = actual.links.get(link.name)
         if link.kind == "cable" and now is not None and not now.mac.startswith(MAC_MARK):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
-from hipsnet.node import sysctls
+from hipsnet.node import rdma, sysctls
 from hipsnet.node.desired import (
     GRO,
     TX_CHECKSUM,
@@ -36,23 +36,26 @@ def node_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
 def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeConfig:
     """The desired state of a server: of its lab namespace, or of the host that plays it.
 
+    Servers that one host plays together share its loopback, and need no routes: all addresses are its own.
     Raises InputError if the file names hosts and says nothing, or too little, of this one.
     """
     host = _host(topology, server)
+    together = _together(topology, fabric, server)
     names = _interface_names(host, server)
     ports = tuple(_server_port(topology, fabric, port, names[port.index], host) for port in server.ports)
     if topology.lab.switch == "lossless":
         ports = tuple(_with_whole_frames(link) for link in ports)
     identity = IPv4Interface((server.identity, 32))
-    loopback = LinkConfig(_LOOPBACK, "loopback", addresses=(identity,))
+    identities = tuple(IPv4Interface((other.identity, 32)) for other in together)
+    loopback = LinkConfig(_LOOPBACK, "loopback", addresses=identities)
     neighbours = tuple(_neighbours(topology, fabric, server, names))
     return NodeConfig(
         fabric=fabric.name,
         name=server.name,
         links=(loopback, *ports),
-        routes=_kernel_routes(fabric, server, names),
+        routes=_kernel_routes(fabric, server, names) if len(together) == 1 else (),
         neighbours=neighbours,
-        sysctls=_server_sysctls(names, in_lab=host is None),
+        sysctls=_server_sysctls(names, in_lab=host is None, is_alone=len(together) == 1),
         table=_table(fabric, server, identity, neighbours, names),
     )
 
@@ -114,6 +117,14 @@ def _host(topology: Topology, server: Server) -> Host | None:
     return host
 
 
+def _together(topology: Topology, fabric: Fabric, server: Server) -> list[Server]:
+    """The servers that the same host plays, this one included."""
+    if topology.nodes == "lab" or topology.nodes[server.name].host is None:
+        return [server]
+    hosts = {name: found.host for name, found in topology.nodes.items()}
+    return [other for other in fabric.servers if hosts.get(other.name) == hosts[server.name]]
+
+
 def _interface_names(host: Host | None, server: Server) -> list[str]:
     if host is None:
         return [port.name for port in server.ports]
@@ -123,15 +134,16 @@ def _interface_names(host: Host | None, server: Server) -> list[str]:
 def _server_port(topology: Topology, fabric: Fabric, port: Port, name: str, host: Host | None) -> LinkConfig:
     alias = f"hipsnet {fabric.name} {fabric.links_by_port[port.node, port.index].name}"
     addresses = (port.address,) if port.address else ()
+    rxe = rdma.device_name(fabric.name, port.node, port.index) if topology.roce.device == "rxe" else None
     if host is not None:
         return LinkConfig(
             name, "card", port.index, host.ports[port.index].mac, topology.link.mtu, alias,
-            offloads=((TX_CHECKSUM, False),), program="forward", addresses=addresses,
+            offloads=((TX_CHECKSUM, False),), program="forward", addresses=addresses, rxe=rxe,
         )  # fmt: skip
     return LinkConfig(
         name, "cable", port.index, port.mac, topology.link.mtu, alias,
         shaped=True, rate_bps=topology.link.rate_bps, delay_us=topology.link.delay_us,
-        offloads=_cable_offloads(fabric, port), program="forward", addresses=addresses,
+        offloads=_cable_offloads(fabric, port), program="forward", addresses=addresses, rxe=rxe,
     )  # fmt: skip
 
 
@@ -154,12 +166,14 @@ def _cable_offloads(fabric: Fabric, port: Port) -> tuple[tuple[str, bool], ...]:
     return ((TX_CHECKSUM, not to_server), (GRO, True))
 
 
-def _server_sysctls(names: list[str], in_lab: bool) -> dict[str, str]:
+def _server_sysctls(names: list[str], in_lab: bool, is_alone: bool) -> dict[str, str]:
     settings = dict(sysctls.SERVER)
     if in_lab:
         settings |= sysctls.LAB_BUFFERS
     for name in names:
         settings |= sysctls.of_port(name)
+        if not is_alone:
+            settings |= sysctls.from_ourselves(name)
     return settings
 
 

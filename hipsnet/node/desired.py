@@ -28,6 +28,7 @@ class LinkConfig:
     for "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not
     `shaped` keeps its own queueing discipline. `program` is the XDP program of its ports (see
     `runs`). `offloads` are the device features that are on (True) or off, by name (see `features`).
+    `rxe` is the name of the RDMA device in software that hipsnet adds to it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class LinkConfig:
     offloads: tuple[tuple[str, bool], ...] = ()
     program: Program | None = None
     addresses: tuple[IPv4Interface, ...] = ()
+    rxe: str | None = None
 
     @property
     def runs(self) -> Program | None:

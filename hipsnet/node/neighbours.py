@@ -40,8 +40,12 @@ def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Neighbours to remove, to change and to add; one whose MAC is unknown still is no difference."""
-    have = {(entry.link, entry.address): entry for entry in actual.neighbours}
+    """Neighbours to remove, to change and to add; one whose MAC is unknown still is no difference.
+
+    Those on other links than the node's belong to another server that is played here.
+    """
+    mine = {link.name for link in desired.links}
+    have = {(entry.link, entry.address): entry for entry in actual.neighbours if entry.link in mine}
     want = {(entry.link, entry.address): entry for entry in desired.neighbours}
     for key in sorted(have.keys() - want.keys()):
         yield _change(desired.name, "remove", have[key], have[key].mac or "", "")

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hipsnet.node import addresses, datapath, delay, links, neighbours, offloads, routes, shaping, sysctls
+from hipsnet.node import (
+    addresses,
+    datapath,
+    delay,
+    links,
+    neighbours,
+    offloads,
+    rdma,
+    routes,
+    shaping,
+    sysctls,
+)
 from hipsnet.node.actual import Actual
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
@@ -34,6 +45,7 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
         )
     our_routes, foreign_routes = routes.read(context)
     our_neighbours, resolved = neighbours.read(context)
+    rxe, foreign_rxe = rdma.read(desired.fabric, desired.name)
     return Actual(
         links=complete,
         routes=our_routes,
@@ -43,4 +55,6 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
         sysctls=sysctls.read(desired.sysctls),
         table=datapath.table(desired),
         program_differences=datapath.program_differences(desired),
+        rxe=rxe,
+        foreign_rxe=foreign_rxe,
     )

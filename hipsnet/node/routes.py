@@ -40,8 +40,11 @@ def _hops(message: Any, names: dict[int, str]) -> tuple[tuple[str, IPv4Address],
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Routes to remove, to change and to add."""
-    have = {route.prefix: route for route in actual.routes}
+    """Routes to remove, to change and to add; those over other links than the node's are another server's."""
+    mine = {link.name for link in desired.links}
+    have = {
+        route.prefix: route for route in actual.routes if mine.intersection(link for link, _ in route.hops)
+    }
     want = {route.prefix: route for route in desired.routes}
     for prefix in sorted(have.keys() - want.keys()):
         yield Change(desired.name, "route", "remove", str(prefix), _text(have[prefix]), "", have[prefix])

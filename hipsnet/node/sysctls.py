@@ -57,6 +57,11 @@ def of_port(link: str) -> dict[str, str]:
     }
 
 
+def from_ourselves(link: str) -> dict[str, str]:
+    """Take packets, and answer ARP, of addresses that are this node's too: it plays their server as well."""
+    return {f"net/ipv4/conf/{link}/accept_local": "1"}
+
+
 def quiet(link: str) -> dict[str, str]:
     """No IPv6 on a port: no router solicitations and no address detection among the frames."""
     return {f"net/ipv6/conf/{link}/disable_ipv6": "1"}

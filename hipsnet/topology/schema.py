@@ -124,8 +124,12 @@ class Ecn(Section):
 
 
 class Roce(Section):
-    """How RoCE traffic is marked."""
+    """What sends RoCE traffic, and how it is marked."""
 
+    device: Literal["nic", "rxe"] = Field(
+        default="nic",
+        description="RDMA device of a server port: the NIC's own, or one in software that is added to it",
+    )
     priority: Priority = Field(default=3, description="802.1p priority of RoCE traffic")
     dscp: int = Field(default=26, ge=0, le=63, description="DSCP of RoCE packets")
     ecn: Ecn = Ecn()

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.doctor import Check, can_run_lab, examine
+from hipsnet.errors import InputError
+from orchestrator import topology_file
+from orchestrator.doctor import Check, can_run_lab, examine, examine_ports
 
 app = typer.Typer()
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
-    """Tell whether this machine can run the lab, and what mends it; exit code 1 if it cannot."""
-    checks = examine()
+def doctor(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="topology file")] = None,
+    node: Annotated[str | None, typer.Option("--node", help="the server that this machine plays")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Tell whether this machine can run the lab, and what mends it; exit code 1 if it cannot.
+
+    With FILE also whether the ports that this machine has in it have RDMA devices.
+    """
+    if node is not None and file is None:
+        raise InputError("--node: wanted together with a topology file")
+    ports = () if file is None else examine_ports(*topology_file.load(file), node)
+    checks = examine() + ports
     able = can_run_lab(checks)
     if as_json:
         typer.echo(

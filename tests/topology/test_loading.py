@@ -25,7 +25,7 @@ def head(rest: str) -> str:
 FULL = head("""
     link: {rate: 2.5Gbit/s, mtu: 4200, delay: 1.5ms}
     addresses: {ports: 172.16.0.0/12, identity: 192.168.0.0/24}
-    roce: {priority: 4, dscp: 34, ecn: {enabled: false}}
+    roce: {device: rxe, priority: 4, dscp: 34, ecn: {enabled: false}}
     pfc:
       priorities: [3, 4]
       routes: fixed
@@ -180,6 +180,7 @@ BAD = {
         head("addresses:\n  identity: 10.255.0.0/29\n"),
         *(3, "fabric", "identities need 4 bits", "BCube(2,2) or BCube(3,1)", None),
     ),
+    "no such RDMA device": (head("roce:\n  device: siw\n"), 5, "roce.device", "siw", "nic or rxe", None),
     "no such priority": (head("roce:\n  priority: 8\n"), 5, "roce.priority", "8", "from 0 to 7", None),
     "no such DSCP": (head("roce:\n  dscp: 64\n"), 5, "roce.dscp", "64", "from 0 to 63", None),
     "on is no boolean": (

@@ -262,7 +262,7 @@ def _locked(kernel: Path, order: Order) -> int:
             if time.monotonic() > begun + order.wait_s:
                 os.close(handle)
                 raise MachineError(
-                    f"other machines have been running for {order.wait_s:g} s (they hold {kernel} locked, see lslocks); "
+                    f"other machines have been running for {order.wait_s:g} s (see lslocks for {kernel}); "
                     "run this again when they have ended"
                 ) from None
             time.sleep(_POLL_S)
