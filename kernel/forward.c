@@ -12,12 +12,28 @@ BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
 BPF_DEVMAP(transmit, MAX_PORTS);
 BPF_XSKMAP(endpoints, MAX_PORTS); /* AF_XDP sockets of the ports' first queues */
 
+BPF_F_TABLE("array", u32, struct pauses, pauses, MAX_PORTS, BPF_F_MMAPABLE);
+
 #define FRAMES_PER_MTU 256
+#define PS_PER_NS      1000
 
 /* To the socket of the port's endpoint; false if there is none, or none on that queue. */
 static __always_inline bool hand_over(struct xdp_md *frame, u32 index)
 {
 	return frame->rx_queue_index == 0 && endpoints.redirect_map(index, 0) == XDP_REDIRECT;
+}
+
+/* The endpoint hears of a pause when it looks; what is forwarded heeds it at once. */
+static __always_inline void heed(struct pauses *port, const struct mac_control *control)
+{
+	u64 now = bpf_ktime_get_ns();
+	u16 enabled = bpf_ntohs(control->class_enable);
+
+#pragma unroll
+	for (int priority = 0; priority < PRIORITIES; priority++)
+		if (enabled & (1 << priority))
+			port->until_ns[priority] =
+				now + bpf_ntohs(control->quanta[priority]) * port->quantum_ps / PS_PER_NS;
 }
 
 /* A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
@@ -32,6 +48,9 @@ static __always_inline int mac_control(struct xdp_md *frame, struct cursor *curs
 	count_pfc(count, control->class_enable);
 	if (!hand_over(frame, index))
 		return drop(&count->drop_pfc);
+	struct pauses *port = pauses.lookup(&index);
+	if (port)
+		heed(port, control);
 	count->local_pfc++;
 	return XDP_REDIRECT;
 }
@@ -71,8 +90,32 @@ static __always_inline bool fits(struct xdp_md *frame, struct port *egress, u32 
 	return answer == 0;
 }
 
+/*
+ * The frames of a priority that may not leave by a port now; NULL if they may. Those that wait already go
+ * first.
+ */
+static __always_inline u64 *waiting_at(u32 out, const struct iphdr *ip)
+{
+	struct pauses *port = pauses.lookup(&out);
+	u32 priority = ip->tos >> 5; /* the class of its DSCP */
+
+	if (!port || !port->quantum_ps)
+		return NULL;
+	return port->buffered[priority] || port->until_ns[priority] > bpf_ktime_get_ns()
+		       ? &port->buffered[priority]
+		       : NULL;
+}
+
+static __always_inline void readdress(struct ethhdr *eth, struct iphdr *ip, const struct port *egress,
+				      const struct next_hop *hop)
+{
+	__builtin_memcpy(eth->h_source, egress->mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, hop->mac, ETH_ALEN);
+	decrement_ttl(ip);
+}
+
 static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct iphdr *ip, u64 bytes,
-				const struct next_hop *hop, struct counters *count)
+				const struct next_hop *hop, u32 index, struct counters *count)
 {
 	u32 out = hop->port;
 	struct port *egress = ports.lookup(&out);
@@ -85,13 +128,19 @@ static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct
 	if (!fits(frame, egress, bpf_ntohs(ip->tot_len), egress_count->tx_frames))
 		return up(&count->up_mtu);
 
+	u64 *waiting = waiting_at(out, ip);
+	if (waiting && hand_over(frame, index)) {
+		__sync_fetch_and_add(waiting, 1);
+		readdress(eth, ip, egress, hop);
+		count->buffered++;
+		return XDP_REDIRECT;
+	}
+
 	/* Before the frame is touched: a port that is gone leaves it whole for the kernel. */
 	if (transmit.redirect_map(out, 0) != XDP_REDIRECT)
 		return up(&count->up_unresolved);
 
-	__builtin_memcpy(eth->h_source, egress->mac, ETH_ALEN);
-	__builtin_memcpy(eth->h_dest, hop->mac, ETH_ALEN);
-	decrement_ttl(ip);
+	readdress(eth, ip, egress, hop);
 	count->forwarded++;
 	egress_count->tx_frames++;
 	egress_count->tx_bytes += bytes;
@@ -132,7 +181,7 @@ static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, st
 		return up(&count->up_options);
 	if (ip->ttl <= 1)
 		return up(&count->up_ttl);
-	return send(frame, eth, ip, bytes, hop, count);
+	return send(frame, eth, ip, bytes, hop, index, count);
 }
 
 int forward(struct xdp_md *frame)

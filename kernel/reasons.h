@@ -5,6 +5,7 @@
 /* clang-format off */
 #define REASONS(REASON)                                                                        \
 	REASON(forwarded,          "sent on to the next hop")                                  \
+	REASON(buffered,           "to be sent on, out of a paused port: to the endpoint's buffer") \
 	REASON(local,              "for this node: up the stack")                              \
 	REASON(local_roce,         "RoCE for this node: to the socket of its endpoint")        \
 	REASON(local_pfc,          "PFC, counted by priority: to the socket of the port's endpoint") \

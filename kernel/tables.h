@@ -1,6 +1,7 @@
 /* What the programs keep in their maps. Python takes the layouts from here, by way of the compiler. */
 #pragma once
 
+#include "pauses.h"
 #include "reasons.h"
 
 #define MAX_PORTS    256

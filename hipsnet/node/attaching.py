@@ -190,7 +190,7 @@ def _sizes(ports: tuple[PortBinding, ...]) -> dict[str, int]:
     numbers = max(_LEAST_NUMBERS, 1 << last.bit_length())
     return {
         "port_of": numbers,
-        **dict.fromkeys(("ports", "counters", "transmit", "rings", "endpoints"), count),
+        **dict.fromkeys(("ports", "counters", "transmit", "rings", "endpoints", "pauses"), count),
     }
 
 

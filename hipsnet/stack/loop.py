@@ -6,22 +6,25 @@ import errno
 import os
 import secrets
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import kernel
 from hipsnet.errors import CapabilityError, TransportError
 from hipsnet.stack.core import Core, load
+from hipsnet.stack.pair import Done, Pair, fields_of
 
-SOURCES = ("xsk.c", "xsk_open.c", "xsk_memory.c", "stack.c", "stack_port.c")
+SOURCES = ("xsk.c", "xsk_open.c", "xsk_memory.c", "stack.c", "stack_port.c", "stack_transit.c")
 HEADERS = ("xsk.h", "stack.h")
 LIBRARIES = ("xdp", "bpf")
 
 RECEIVE_CHUNKS = 2048
+"""Of each port, in its fill ring; as many again wait for all ports together: frames that pass through."""
+
 SEND_FRAMES = 512
 PAIRS, REGIONS = 1024, 4096
 _COMPLETIONS = 256
@@ -29,42 +32,9 @@ _COMPLETION = struct.Struct("<QIIIII?3x")
 _FRAME_MARGIN = 18  # an Ethernet header and one VLAN tag
 
 
-class Kind(IntEnum):
-    """What a completion tells: enum rc_kind."""
-
-    SENT = 0
-    RECEIVED = 1
-    WRITTEN = 2
-
-
-class Done(NamedTuple):
-    """A completion of the pair that was made with `tag`; `status` 0 is success, else see `status_text`."""
-
-    id: int
-    tag: int
-    kind: int
-    status: int
-    bytes: int
-    immediate: int
-    has_immediate: bool
-
-
-STATUSES = (
-    "done",
-    "given up after an earlier error",
-    "it does not answer (retries exceeded)",
-    "it has posted no receive (RNR retries exceeded)",
-    "it refuses the write: no such region, or beyond its end",
-    "it cannot take the request",
-    "it cannot go on, for a reason of its own",
-    "its message is longer than the receive posted for it",
-)
-"""What enum rc_status means, said of the peer."""
-
-
 @dataclass(frozen=True)
 class PortConfig:
-    """A port to open: `key` is its place in the XSKMAP pinned at `endpoints`, frames have at most `mtu` + 18 bytes.
+    """A port to open: number `key` of the node whose maps are pinned in `pins`; frames of at most `mtu` + 18 bytes.
 
     Above `xoff_chunks` chunks of 4096 bytes that wait to be received, the other end of the cable is told to
     stop `priority`, until no more than `xon_chunks` are left; 0 is never.
@@ -73,7 +43,7 @@ class PortConfig:
     ifname: str
     mac: str
     mtu: int
-    endpoints: Path
+    pins: Path
     key: int
     rate_bps: int = 0
     burst_ns: int = 1_000_000
@@ -83,9 +53,9 @@ class PortConfig:
     queue: int = 0
 
 
-def endpoints_map(fabric: str, node: str) -> Path:
-    """Where the XSKMAP of a node's program is pinned."""
-    return kernel.PINS / fabric / node / "endpoints"
+def pins_of(fabric: str, node: str) -> Path:
+    """Where the maps of a node's program are pinned."""
+    return kernel.PINS / fabric / node
 
 
 @cache
@@ -104,33 +74,49 @@ class Stack:
         self._stack = lib.stack_open(self._endpoint) if self._endpoint else ffi.NULL
         if not self._stack:
             raise TransportError("memory wanted for queue pairs and regions, none left")
-        self._opened: list[tuple[Any, Any]] = []  # socket and memory of each port
+        self._memory = self._pauses = ffi.NULL
+        self._keys = 0
+        self._sockets: list[Any] = []  # by the number of the port
         self._completions = ffi.new("struct stack_completion[]", _COMPLETIONS)
         self._bytes = ffi.buffer(self._completions)
         assert ffi.sizeof("struct stack_completion") == _COMPLETION.size
 
-    def open_port(self, config: PortConfig) -> int:
-        """A port's number. Raises CapabilityError or TransportError if it cannot be opened, saying why."""
+    def open_ports(self, configs: Sequence[PortConfig]) -> None:
+        """Open the ports of a node, once; they are numbered in this order, and share their memory.
+
+        Raises CapabilityError or TransportError if one cannot be opened, saying why.
+        """
         ffi, lib = self._core
-        memory, xsk = ffi.new("struct xsk_memory **"), ffi.new("struct xsk **")
-        frame_bytes = min(config.mtu + _FRAME_MARGIN, lib.RC_FRAME_MAX)
-        _check(
-            lib.xsk_memory_open(memory, RECEIVE_CHUNKS, SEND_FRAMES, frame_bytes), config, "get memory for"
-        )
-        error = lib.xsk_open(xsk, memory[0], config.ifname.encode(), config.queue, 0)
-        if error:
-            lib.xsk_memory_close(memory[0])
+        first, memory = configs[0], ffi.new("struct xsk_memory **")
+        frame_bytes = min(max(config.mtu for config in configs) + _FRAME_MARGIN, lib.RC_FRAME_MAX)
+        chunks = RECEIVE_CHUNKS * (len(configs) + 1)
+        error = lib.xsk_memory_open(memory, chunks, SEND_FRAMES * len(configs), frame_bytes)
+        _check(error, first, "get memory for")
+        self._memory = memory[0]
+        self._keys = 1 + max(config.key for config in configs)
+        with _opened_map(first, "pauses") as pauses:
+            self._pauses = lib.stack_map_pauses(pauses, self._keys)
+        if not self._pauses:
+            raise TransportError(f"cannot map {first.pins}/pauses; run `hipsnet provision` again")
+        with _opened_map(first, "endpoints") as endpoints:
+            for config in configs:
+                self._open_port(config, endpoints)
+
+    def _open_port(self, config: PortConfig, endpoints: int) -> None:
+        ffi, lib = self._core
+        xsk = ffi.new("struct xsk **")
+        error = lib.xsk_open(xsk, self._memory, config.ifname.encode(), config.queue, 0)
         _check(error, config, "open an AF_XDP socket on")
-        self._opened.append((xsk[0], memory[0]))
+        self._sockets.append(xsk[0])
+        lib.xsk_limit_fill(xsk[0], RECEIVE_CHUNKS)
         given = ffi.new("struct stack_port_config *")
         given.mac = bytes.fromhex(config.mac.replace(":", ""))
         for field in ("rate_bps", "burst_ns", "priority", "xoff_chunks", "xon_chunks"):
             setattr(given, field, getattr(config, field))
-        number = int(lib.stack_add_port(self._stack, xsk[0], given, ffi.NULL))
-        if number < 0:
+        pauses = lib.stack_pauses_of(self._pauses, config.key)
+        if lib.stack_add_port(self._stack, xsk[0], given, pauses) < 0:
             raise TransportError(f"{lib.STACK_MOST_PORTS} ports at the most can be opened")
-        self._join(xsk[0], config)
-        return number
+        _check(lib.xsk_join(xsk[0], endpoints, config.key), config, f"enter {config.pins}/endpoints for")
 
     def register(self, memory: Any) -> int:
         """Let peers that know the key write into a writable buffer; offset 0 is its first byte."""
@@ -186,9 +172,9 @@ class Stack:
         """What a port has done, with its socket's statistics, and the endpoint's drops."""
         ffi, lib = self._core
         statistics = ffi.new("struct xsk_statistics *")
-        lib.xsk_statistics(self._opened[port][0], statistics)
-        found = _fields(ffi, lib.stack_port_counters(self._stack, port)[0])
-        return found | {f"socket_{name}": value for name, value in _fields(ffi, statistics[0]).items()}
+        lib.xsk_statistics(self._sockets[port], statistics)
+        found = fields_of(ffi, lib.stack_port_counters(self._stack, port)[0])
+        return found | {f"socket_{name}": value for name, value in fields_of(ffi, statistics[0]).items()}
 
     def pauses(self, port: int) -> list[list[int]]:
         """Six counters (pfc.h: PFC_COUNTERS) for each of eight priorities of a port."""
@@ -204,85 +190,23 @@ class Stack:
         lib = self._core.lib
         lib.stack_close(self._stack)
         lib.endpoint_destroy(self._endpoint)
-        for xsk, memory in self._opened:
+        for xsk in self._sockets:
             lib.xsk_close(xsk)
-            lib.xsk_memory_close(memory)
-        self._opened.clear()
-        self._stack = self._endpoint = self._core.ffi.NULL
-
-    def _join(self, xsk: Any, config: PortConfig) -> None:
-        """Put the socket into the map that the port's program hands RoCE to."""
-        lib = self._core.lib
-        map_fd = lib.xsk_open_map(os.fsencode(config.endpoints))
-        _check(min(map_fd, 0), config, f"open {config.endpoints} for")
-        try:
-            _check(lib.xsk_join(xsk, map_fd, config.key), config, f"enter {config.endpoints} for")
-        finally:
-            os.close(map_fd)
+        lib.xsk_memory_close(self._memory)
+        lib.stack_unmap_pauses(self._pauses, self._keys)
+        self._sockets.clear()
+        self._stack = self._endpoint = self._memory = self._pauses = self._core.ffi.NULL
 
 
-class Pair:
-    """One queue pair: memory that is sent from is the caller's to keep until the completion."""
-
-    def __init__(self, made: Core, rc: Any, depth: int, message_bytes: int) -> None:
-        self._ffi, self._lib = made
-        self._rc = rc
-        self._message_bytes = message_bytes
-        self._received = self._ffi.new("char[]", depth * message_bytes)
-        for slot in range(depth):
-            self.post_receive(slot)
-
-    @property
-    def number(self) -> int:
-        return int(self._lib.rc_qpn(self._rc))
-
-    @property
-    def is_connected(self) -> bool:
-        return bool(self._lib.rc_state(self._rc) == self._lib.RC_CONNECTED)
-
-    def connect(self, rate_bps: int, now_ns: int, **fields: Any) -> None:
-        """Connect, with what `struct rc_config` wants to know beside the defaults for a port's rate."""
-        config = self._ffi.new("struct rc_config *")
-        self._lib.rc_defaults(config, rate_bps)
-        for name, value in fields.items():
-            setattr(config, name, value)
-        if not self._lib.rc_connect(self._rc, config, now_ns):
-            raise TransportError(f"a queue pair does not take {fields}")
-
-    def post_write(
-        self, number: int, address: Any, length: int, remote_offset: int, key: int, immediate: int
-    ) -> bool:
-        """Write with immediate from `address`; False while the queue is full."""
-        return bool(
-            self._lib.rc_post_write_immediate(
-                self._rc, number, address, length, remote_offset, key, immediate
-            )
-        )
-
-    def post_send(self, number: int, payload: Any, length: int) -> bool:
-        """Send a message; False while the queue is full."""
-        return bool(self._lib.rc_post_send(self._rc, number, payload, length))
-
-    def post_receive(self, slot: int) -> None:
-        """Give a slot back, after its message was read or a write with immediate has used it up."""
-        place = self._received + slot * self._message_bytes
-        self._lib.rc_post_receive(self._rc, slot, place, self._message_bytes)
-
-    def received(self, slot: int, length: int) -> bytes:
-        """The message in a slot."""
-        return bytes(self._ffi.buffer(self._received + slot * self._message_bytes, length))
-
-    def abort(self) -> None:
-        """Give up all that is posted."""
-        self._lib.rc_abort(self._rc)
-
-    def counters(self) -> dict[str, int]:
-        """What the pair has sent, received, repeated and refused."""
-        return _fields(self._ffi, self._lib.rc_counters(self._rc)[0])
-
-
-def _fields(ffi: Any, value: Any) -> dict[str, int]:
-    return {name: int(getattr(value, name)) for name, _ in ffi.typeof(value).fields}
+@contextmanager
+def _opened_map(config: PortConfig, name: str) -> Iterator[int]:
+    """A map of the node, open for the block."""
+    fd = core().lib.xsk_open_map(os.fsencode(config.pins / name))
+    _check(min(fd, 0), config, f"open {config.pins / name} for")
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _check(error: int, config: PortConfig, wish: str) -> None:

@@ -4,19 +4,16 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "stack_port.h"
 
 #define NS_PER_S 1000000000ULL
+#define PS_PER_S 1000000000000ULL
 
-struct stack {
-	struct endpoint *endpoint;
-	struct stack_port *ports[STACK_MOST_PORTS];
-	u32 count;
-	int watched;
-	bool is_watched_ready;
-};
+_Static_assert(sizeof(struct pfc_counters) == PAUSE_COUNTERS * sizeof(u64), "as others read them");
 
 static u64 now_ns(void)
 {
@@ -26,14 +23,47 @@ static u64 now_ns(void)
 	return (u64)now.tv_sec * NS_PER_S + (u64)now.tv_nsec;
 }
 
+/* Of all ports, in a row of whole words, as the kernel keeps them. */
+static size_t pauses_bytes(u32 ports)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (ports * sizeof(struct pauses) + page - 1) / page * page;
+}
+
+struct pauses *stack_map_pauses(int map, u32 ports)
+{
+	void *memory = mmap(NULL, pauses_bytes(ports), PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void stack_unmap_pauses(struct pauses *pauses, u32 ports)
+{
+	if (pauses)
+		munmap(pauses, pauses_bytes(ports));
+}
+
+struct pauses *stack_pauses_of(struct pauses *pauses, u32 port)
+{
+	return pauses + port;
+}
+
 struct stack *stack_open(struct endpoint *endpoint)
 {
 	struct stack *stack = calloc(1, sizeof(*stack));
 
-	if (stack) {
-		stack->endpoint = endpoint;
-		stack->watched = STACK_NO_WATCH;
+	if (!stack)
+		return NULL;
+	stack->endpoint = endpoint;
+	stack->watched = STACK_NO_WATCH;
+	stack->held = calloc(STACK_TRANSIT_FRAMES, sizeof(*stack->held));
+	if (!stack->held) {
+		free(stack);
+		return NULL;
 	}
+	for (u32 i = 0; i < STACK_TRANSIT_FRAMES; i++)
+		stack->held[i].next = i + 1 < STACK_TRANSIT_FRAMES ? i + 1 : TRANSIT_NONE;
 	return stack;
 }
 
@@ -42,13 +72,23 @@ void stack_close(struct stack *stack)
 	if (!stack)
 		return;
 	for (u32 i = 0; i < stack->count; i++) {
+		stack->ports[i]->pauses->quantum_ps = 0;
 		free(stack->ports[i]->pairs);
 		free(stack->ports[i]);
 	}
+	free(stack->held);
 	free(stack);
 }
 
-int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port_config *config, u64 *pauses)
+static void begin_pauses(struct stack_port *port)
+{
+	memset(port->pauses->until_ns, 0, sizeof(port->pauses->until_ns));
+	memset(port->pauses->buffered, 0, sizeof(port->pauses->buffered));
+	port->pauses->quantum_ps = PFC_QUANTUM_BITS * PS_PER_S / port->pfc.rate_bps;
+}
+
+int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port_config *config,
+		   struct pauses *pauses)
 {
 	struct stack_port *port = stack->count < STACK_MOST_PORTS ? calloc(1, sizeof(*port)) : NULL;
 
@@ -57,7 +97,9 @@ int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port
 	port->xsk = xsk;
 	port->config = *config;
 	pacer_init(&port->pacer, config->rate_bps, config->burst_ns);
-	pfc_init(&port->pfc, config->rate_bps, pauses ? (struct pfc_counters *)pauses : port->own);
+	port->pauses = pauses ? pauses : &port->own;
+	pfc_init(&port->pfc, config->rate_bps, (struct pfc_counters *)port->pauses->counters);
+	begin_pauses(port);
 	xsk_refill(xsk);
 	stack->ports[stack->count] = port;
 	return (int)stack->count++;
@@ -136,9 +178,9 @@ static int turn(struct stack *stack)
 	bool was_busy = false;
 
 	for (u32 i = 0; i < stack->count; i++)
-		was_busy |= port_receive(stack->ports[i], stack->endpoint, now_ns());
+		was_busy |= port_receive(stack, stack->ports[i], now_ns());
 	for (u32 i = 0; i < stack->count; i++) {
-		was_busy |= port_send(stack->ports[i], now_ns());
+		was_busy |= port_send(stack, stack->ports[i], now_ns());
 		if (stack->ports[i]->unsent < 0)
 			return stack->ports[i]->unsent;
 	}

@@ -5,8 +5,9 @@
  * to, in turn with the others there, as the port's rate and the pauses of its priority allow. The kernel's
  * queueing disciplines do not see what an AF_XDP socket sends: the rate of the cable is held here.
  *
- * A port's receive buffer is what waits in its socket. Above `xoff_chunks` of it the other end of the cable
- * is told to stop the port's priority, by PFC, again and again until no more than `xon_chunks` are left.
+ * A port's receive buffer is what waits in its socket. Above `xoff_chunks` of it, with what came in by the
+ * port and waits to pass through (stack_transit.h), the other end of the cable is told to stop the port's
+ * priority, by PFC, again and again until no more than `xon_chunks` are left.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. The Python face reads this file (core.py): declarations only, and
  * no macros but numbers.
@@ -20,11 +21,12 @@
 #include "types.h"
 #include "xsk.h"
 
-#define STACK_MOST_PORTS  64
-#define STACK_NO_WATCH    (-1)
-#define STACK_PAUSE_WORDS 48 /* the counters of pfc.h for each of eight priorities */
+#define STACK_MOST_PORTS     64
+#define STACK_NO_WATCH       (-1)
+#define STACK_TRANSIT_FRAMES 4096 /* that may wait to pass through, of all ports together */
 
 struct stack;
+struct pauses;
 
 struct stack_port_config {
 	u8 mac[6];
@@ -45,9 +47,11 @@ struct stack_completion {
 struct stack_port_counters {
 	u64 rx_frames, rx_pauses, rx_dropped; /* dropped: the endpoint wanted nothing of them */
 	u64 tx_frames, tx_bytes, tx_pauses;
-	u64 paced;        /* times that the rate made us wait */
-	u64 paused;       /* times that a pause did */
-	u64 most_waiting; /* chunks that were ever seen in the receive buffer */
+	u64 paced;                           /* times that the rate made us wait */
+	u64 paused;                          /* times that a pause did */
+	u64 most_waiting;                    /* chunks that were ever seen in the receive buffer */
+	u64 transit_frames, transit_dropped; /* that came in and waited for another port; found no room */
+	u64 most_held;                       /* chunks that ever waited so */
 };
 
 /* A loop for an endpoint, which stays the caller's and must outlive it. NULL if memory is short. */
@@ -55,10 +59,20 @@ struct stack *stack_open(struct endpoint *endpoint);
 void stack_close(struct stack *stack);
 
 /*
- * Adds a port and gives its number, -1 if there are too many. The socket stays the caller's. `pauses` has
- * room for STACK_PAUSE_WORDS counters where others may read them, or is NULL.
+ * The pauses of a node's ports, behind a descriptor of its map `pauses` (kernel/pauses.h): counted where
+ * others may read them, and known to the ports' program. NULL if they cannot be mapped.
  */
-int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port_config *config, u64 *pauses);
+struct pauses *stack_map_pauses(int map, u32 ports);
+void stack_unmap_pauses(struct pauses *pauses, u32 ports);
+struct pauses *stack_pauses_of(struct pauses *pauses, u32 port);
+
+/*
+ * Adds a port and gives its number, -1 if there are too many. The socket and the pauses stay the caller's.
+ * Without pauses (NULL) they are counted in the stack alone. Frames pass through from port to port if their
+ * sockets have one memory.
+ */
+int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port_config *config,
+		   struct pauses *pauses);
 
 /* From now on the pair sends by the port, in a priority; false if memory is short. Removed before destroyed.
  */

@@ -4,12 +4,12 @@
 
 #include "bytes.h"
 #include "stack_port.h"
+#include "stack_transit.h"
 #include "wire_ip.h"
 #include "wire_pfc.h"
 
-#define BATCH    64
-#define RETRY_NS 50000ULL   /* when the interface takes no more for the moment */
-#define LOOK_NS  1000000ULL /* at what waits on a frozen port */
+#define BATCH   64
+#define LOOK_NS 1000000ULL /* at what waits on a frozen port */
 
 static bool is_mac_control(const struct xsk_frame *frame)
 {
@@ -30,29 +30,40 @@ static void take_pause(struct stack_port *port, const struct xsk_frame *frame, u
 	pfc_receive(&port->pfc, &pause, now_ns);
 }
 
-bool port_receive(struct stack_port *port, struct endpoint *endpoint, u64 now_ns)
+/* Where a frame goes; false if somebody keeps it. */
+static bool sort_frame(struct stack *stack, struct stack_port *port, const struct xsk_frame *frame,
+		       u64 now_ns)
+{
+	if (is_mac_control(frame))
+		take_pause(port, frame, now_ns);
+	else if (memcmp(frame->spans[0].data + ETHERNET_TO, port->config.mac, MAC_BYTES))
+		return !transit_take(stack, port, frame);
+	else if (!endpoint_receive(stack->endpoint, frame->spans, frame->count, now_ns))
+		port->counters.rx_dropped++;
+	return true;
+}
+
+bool port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	struct xsk_frame frames[BATCH];
-	u32 waiting = xsk_waiting(port->xsk);
+	u32 waiting = xsk_waiting(port->xsk), done = 0;
 
 	if (waiting > port->counters.most_waiting)
 		port->counters.most_waiting = waiting;
 	if (port->config.xoff_chunks)
-		pfc_watch(&port->pfc, port->config.priority, waiting, port->config.xoff_chunks,
-			  port->config.xon_chunks, now_ns);
-	if (port->is_frozen || !waiting)
+		pfc_watch(&port->pfc, port->config.priority, waiting + port->held_chunks,
+			  port->config.xoff_chunks, port->config.xon_chunks, now_ns);
+	if (port->is_frozen || !waiting) {
+		xsk_refill(port->xsk);
 		return false;
-
+	}
 	u32 count = xsk_receive(port->xsk, frames, BATCH);
 
-	for (u32 i = 0; i < count; i++) {
-		if (is_mac_control(&frames[i]))
-			take_pause(port, &frames[i], now_ns);
-		else if (!endpoint_receive(endpoint, frames[i].spans, frames[i].count, now_ns))
-			port->counters.rx_dropped++;
-	}
+	for (u32 i = 0; i < count; i++)
+		if (sort_frame(stack, port, &frames[i], now_ns))
+			frames[done++] = frames[i];
 	port->counters.rx_frames += count;
-	xsk_release(port->xsk, frames, count);
+	xsk_release(port->xsk, frames, done);
 	return true;
 }
 
@@ -73,18 +84,12 @@ static bool send_pause(struct stack_port *port, u64 now_ns)
 	return true;
 }
 
-static void wake_at(struct stack_port *port, u64 at_ns)
-{
-	if (at_ns < port->wake_ns)
-		port->wake_ns = at_ns;
-}
-
 /* The pause of a pair's priority, if there is one, ends the matter until it is over. */
 static bool is_paused(struct stack_port *port, const struct stack_pair *pair, u64 now_ns)
 {
 	if (!pfc_is_paused(&port->pfc, pair->priority, now_ns))
 		return false;
-	wake_at(port, port->pfc.priority[pair->priority].paused_until_ns);
+	port_wake_at(port, port->pfc.priority[pair->priority].paused_until_ns);
 	port->counters.paused++;
 	return true;
 }
@@ -105,27 +110,36 @@ static u32 next_frame(struct stack_port *port, u8 *frame, u64 now_ns)
 			port->turn = (port->turn + i + 1) % port->count;
 			return bytes;
 		}
-		wake_at(port, rc_next_deadline(pair->rc));
+		port_wake_at(port, rc_next_deadline(pair->rc));
 	}
 	return 0;
 }
 
-/* One frame, if any may go now. */
-static bool send_frame(struct stack_port *port, u64 now_ns)
+static u32 send_own(struct stack_port *port, u64 now_ns)
 {
-	if (!pacer_may_send(&port->pacer, now_ns)) {
-		port->counters.paced++;
-		wake_at(port, port->pacer.next_ns);
-		return false;
-	}
 	u8 *frame = xsk_reserve(port->xsk);
+
 	if (!frame) {
-		wake_at(port, now_ns + RETRY_NS);
-		return false;
+		port_wake_at(port, now_ns + PORT_RETRY_NS);
+		return 0;
 	}
 	u32 bytes = next_frame(port, frame, now_ns);
 
 	xsk_commit(port->xsk, frame, bytes);
+	return bytes;
+}
+
+/* One frame, if any may go now: what passes through has waited, and goes before our own. */
+static bool send_frame(struct stack *stack, struct stack_port *port, u64 now_ns)
+{
+	if (!pacer_may_send(&port->pacer, now_ns)) {
+		port->counters.paced++;
+		port_wake_at(port, port->pacer.next_ns);
+		return false;
+	}
+	u32 bytes = transit_send(stack, port, now_ns);
+	if (!bytes)
+		bytes = send_own(port, now_ns);
 	if (!bytes)
 		return false;
 	pacer_sent(&port->pacer, bytes, now_ns);
@@ -134,21 +148,22 @@ static bool send_frame(struct stack_port *port, u64 now_ns)
 	return true;
 }
 
-bool port_send(struct stack_port *port, u64 now_ns)
+bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	u32 count = 0;
 
 	port->wake_ns = RC_NEVER;
 	while (send_pause(port, now_ns))
 		count++;
-	wake_at(port, pfc_refresh_ns(&port->pfc));
-	while (count < BATCH && send_frame(port, now_ns))
+	port_wake_at(port, pfc_refresh_ns(&port->pfc));
+	while (count < BATCH && send_frame(stack, port, now_ns))
 		count++;
+	transit_settle(stack, port, now_ns);
 	if (count || port->unsent > 0)
 		port->unsent = xsk_kick(port->xsk);
 	if (port->unsent > 0)
-		wake_at(port, now_ns + RETRY_NS);
+		port_wake_at(port, now_ns + PORT_RETRY_NS);
 	if (port->is_frozen)
-		wake_at(port, now_ns + LOOK_NS);
+		port_wake_at(port, now_ns + LOOK_NS);
 	return count > 0;
 }

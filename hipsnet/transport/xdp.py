@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
-from hipsnet.stack.loop import RECEIVE_CHUNKS, PortConfig, Stack, endpoints_map
+from hipsnet.stack.loop import RECEIVE_CHUNKS, PortConfig, Stack, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
 from hipsnet.transport.verbs_exchange import BYE, BYE_MAGIC, READY, swap
@@ -131,20 +131,25 @@ class XdpTransport:
     # connecting
 
     def _open_ports(self, netlink: IPRoute) -> None:
+        configs: list[PortConfig] = []
         for number, address in self._node.ports:
             interface = interface_of(netlink, address)
-            config = PortConfig(
-                ifname=interface.name,
-                mac=interface.mac,
-                mtu=interface.mtu,
-                endpoints=endpoints_map(self._node.fabric, self._node.node),
-                key=number,
-                rate_bps=self._node.rate_bps,
-                priority=self._quality.priority,
-                xoff_chunks=-(-self._node.xoff_bytes // CHUNK_BYTES),
-                xon_chunks=self._node.xon_bytes // CHUNK_BYTES,
-            )
-            self._ports[interface.index] = self._stack.open_port(config), interface
+            self._ports[interface.index] = len(configs), interface
+            configs.append(self._port_config(number, interface))
+        self._stack.open_ports(configs)
+
+    def _port_config(self, number: int, interface: Interface) -> PortConfig:
+        return PortConfig(
+            ifname=interface.name,
+            mac=interface.mac,
+            mtu=interface.mtu,
+            pins=pins_of(self._node.fabric, self._node.node),
+            key=number,
+            rate_bps=self._node.rate_bps,
+            priority=self._quality.priority,
+            xoff_chunks=-(-self._node.xoff_bytes // CHUNK_BYTES),
+            xon_chunks=self._node.xon_bytes // CHUNK_BYTES,
+        )
 
     def _port(self, path: Path, peer: Peer) -> tuple[int, Interface]:
         if path.ifindex not in self._ports:

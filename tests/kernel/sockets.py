@@ -16,9 +16,7 @@ def endpoint(rig: Rig, port: int) -> Iterator[None]:
     folder = pins.node_folder(rig.fabric, rig.node)
     stack = Stack()
     try:
-        rig.inside(
-            stack.open_port, PortConfig(f"p{port}", MACS[port], MTUS[port], folder / "endpoints", port)
-        )
+        rig.inside(stack.open_ports, [PortConfig(f"p{port}", MACS[port], MTUS[port], folder, port)])
         yield
     finally:
         stack.close()

@@ -58,7 +58,7 @@ def test_attaches_one_program_natively_to_every_port(bare: Rig) -> None:
     assert pinned.differences == ()
     assert bare.inside(program_ids) == [pinned.program_id] * 3
     folder = pins.node_folder(bare.fabric, bare.node)
-    names = {"counters", "endpoints", "port_of", "ports", "program", "rings", "table", "transmit"}
+    names = {"counters", "endpoints", "pauses", "port_of", "ports", "program", "rings", "table", "transmit"}
     assert {path.name for path in folder.iterdir()} == names
     assert pins.pinned_nodes(bare.fabric) == (bare.node,)
     assert bare.fabric in pins.pinned_fabrics()

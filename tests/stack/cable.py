@@ -41,7 +41,7 @@ class End:
 
     def port(self, **fields: object) -> PortConfig:
         """The port at this end, as the stack opens it."""
-        return PortConfig(INTERFACE, self.mac, self.mtu, self.endpoints, 0, **fields)  # type: ignore[arg-type]
+        return PortConfig(INTERFACE, self.mac, self.mtu, self.endpoints.parent, 0, **fields)  # type: ignore[arg-type]
 
 
 @contextmanager

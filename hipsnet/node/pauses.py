@@ -1,0 +1,37 @@
+"""The pauses of a node's ports, as its endpoint counts them: who was stopped, how often and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hipsnet.node import bpf
+from hipsnet.node.forwarding import opened_map, port_key
+
+COUNTERS = (
+    "rx_pause_frames",
+    "rx_pause_transitions",
+    "rx_pause_us",
+    "tx_pause_frames",
+    "tx_pause_transitions",
+    "tx_pause_us",
+)
+"""In the order of hipsnet/stack/pfc.h. rx: the other end stopped us; tx: we stopped the other end."""
+
+PRIORITIES = 8
+
+
+def read_pauses(fabric: str, node: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """The counters of a server's ports since its program was attached, shape (ports, priorities).
+
+    Fields: COUNTERS, in frames, times and microseconds. They move while an endpoint runs on the node.
+    """
+    fields = np.dtype([(name, np.uint64) for name in COUNTERS])
+    with opened_map(fabric, node, "forward", "pauses") as (fd, layout):
+        ports = bpf.map_info(fd).max_entries
+        found = np.zeros((ports, PRIORITIES), fields)
+        for port in range(ports):
+            row = np.frombuffer(bpf.lookup(fd, port_key(port), layout.value.itemsize) or b"", layout.value)
+            found[port] = row["counters"].reshape(PRIORITIES, len(COUNTERS)).copy().view(fields).reshape(-1)
+    return found
