@@ -23,6 +23,7 @@
 #define SPARE_PACKETS 1024       /* of a switch: for what it floods */
 #define SETTLE_NS     2000000ULL /* while something is in a buffer */
 #define LOOK_NS       100000000ULL
+#define GRAIN_NS      50000ULL /* a turn is worth its while: what comes in this time shares it */
 #define RETRY_NS      20000ULL /* when an interface takes no more for the moment */
 
 /* A frame in a switch's memory: in as many queues as it has ports to leave by. */
@@ -366,6 +367,15 @@ static u64 next_ns(const struct machine *machine, u64 now)
 	return next;
 }
 
+/* Frames that come one by one are handled at once; of many, the later ones wait for each other. */
+static void rest(u64 until)
+{
+	struct timespec end = {.tv_sec = (time_t)(until / NS_PER_S), .tv_nsec = (long)(until % NS_PER_S)};
+
+	if (now_ns() < until)
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+}
+
 static void run(const struct fabric *fabric)
 {
 	for (;;) {
@@ -378,8 +388,10 @@ static void run(const struct fabric *fabric)
 			count += turn(&fabric->machines[i]);
 			next = due < next ? due : next;
 		}
-		if (count)
+		if (count) {
+			rest(now + GRAIN_NS);
 			continue;
+		}
 		now = now_ns();
 		for (u32 i = 0; i < fabric->count; i++) {
 			u64 due = next_ns(&fabric->machines[i], now);

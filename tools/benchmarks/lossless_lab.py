@@ -24,8 +24,8 @@ lab: {{switch: lossless}}
 @contextmanager
 def lossless_lab(
     fabric: str, rate: str, pfc: str = "pfc: {priorities: [3]}", mtu: int = 9000, name: str = "l"
-) -> Iterator[tuple[Topology, Fabric]]:
-    """A provisioned lab; `fabric` is the section of its file, an empty `pfc` makes all traffic lossy."""
+) -> Iterator[tuple[Topology, Fabric, Path]]:
+    """A provisioned lab and its file; `fabric` is a section of that, an empty `pfc` makes all traffic lossy."""
     with TemporaryDirectory(prefix="hipsnet-bench-") as folder:
         file = Path(folder) / "topology.yaml"
         whole_name = f"b{os.getpid():x}{name}"
@@ -33,6 +33,6 @@ def lossless_lab(
         topology, built = topology_file.load(file)
         try:
             provisioning.provision(topology, built, str(file), lambda _: lambda _: None)
-            yield topology, built
+            yield topology, built, file
         finally:
             removal.destroy(built.name)

@@ -74,7 +74,7 @@ def pfc_spread(
     """How far the pauses of a frozen receiver spread, in packets and in a picture."""
     found = []
     for number, (title, section) in enumerate(FABRICS.items()):
-        with lossless_lab(section, rate, name=str(number)) as (topology, fabric):
+        with lossless_lab(section, rate, name=str(number)) as (topology, fabric, _):
             spread = measure(title, topology, fabric, seconds)
             found.append((topology, fabric, spread))
     pause_picture.draw(
