@@ -17,7 +17,10 @@
 #define POLYNOMIAL 0xedb88320U
 
 static u32 tables[8][256];
-static bool multiplies, multiplies_wide;
+static bool multiplies;
+#if defined(__x86_64__)
+static bool multiplies_wide;
+#endif
 
 __attribute__((constructor)) static void make_tables(void)
 {

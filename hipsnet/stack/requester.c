@@ -235,6 +235,19 @@ static bool is_time(struct rc *rc, u64 now_ns)
 	return pacer_may_send(&rc->pacer, now_ns);
 }
 
+/*
+ * An ACK is asked for at a message's end, every so many packets, before the window is full, and when the next
+ * packet is so long in coming that this one would count as lost.
+ */
+static bool wants_ack(const struct rc *rc, bool last)
+{
+	const struct requester *side = &rc->requester;
+	u64 next = side->next + 1, gap_ns = rc->pacer.byte_ns * rc->mtu >> PACER_FRACTION_BITS;
+
+	return last || next - side->acked == rc->config.window || !(next & rc->ack_mask) ||
+	       gap_ns > rc->config.timeout_ns / 4;
+}
+
 u32 requester_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 {
 	struct requester *side = &rc->requester;
@@ -245,11 +258,10 @@ u32 requester_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now
 	u32 index = (u32)(side->next - message->first), offset = index << rc->mtu_shift;
 	u32 left = message->bytes - offset, payload = left < rc->mtu ? left : rc->mtu;
 	bool first = !index, last = index + 1 == message->packets;
-	bool window_ends = side->next + 1 - side->acked == rc->config.window;
 	struct reth reth = {message->remote_address, message->remote_key, message->bytes};
 	struct draft draft = {
 		.opcode = opcode_of(message, first, last),
-		.ack_request = last || window_ends || !((side->next + 1) & rc->ack_mask),
+		.ack_request = wants_ack(rc, last),
 		.tos = (u8)(rc->config.dscp << 2 | (rc->dcqcn.port_bps ? ECN_CAPABLE_0 : ECN_NOT_CAPABLE)),
 		.psn = psn_on_wire(rc->config.send_psn, side->next),
 		.reth = first && message->is_write ? &reth : NULL,

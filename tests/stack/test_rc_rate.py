@@ -35,6 +35,16 @@ def test_the_rate_is_kept(core: Core, rate: int) -> None:
     assert memory.read(size) == content(size)
 
 
+def test_a_slow_sender_is_not_taken_for_a_deaf_receiver(core: Core) -> None:
+    """Packets that follow each other at more than the time-out: each asks for its ACK."""
+    a, b = connect(core, rate_bps=200_000, path_mtu=4096)  # 167 ms for a packet, 67 ms for the time-out
+    memory = b.register(1 << 16)
+    assert a.write(content(1 << 16), memory.address, memory.key)
+    assert Link((a, b)).run(done(a, 1))
+    assert memory.read(1 << 16) == content(1 << 16)
+    assert (a.counters.timeouts, a.counters.repeated) == (0, 0)
+
+
 def test_marks_slow_the_sender_down_and_silence_lets_it_recover(core: Core) -> None:
     rate = 10 * GBIT
     a, b = connect(core, rate_bps=rate, congestion_control=True, path_mtu=4096, window=1024)
