@@ -45,7 +45,7 @@ nodes: lab   # this machine; or real hosts:
 #     ports:
 {ports}
 # lab:
-#   switch: bridge
+#   switch: bridge      # or lossless: soft switches, which obey pfc
 """
 
 
