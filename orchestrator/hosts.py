@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hipsnet.errors import InputError, ProvisionError
-from hipsnet.node import links, neighbours, pins, rdma
+from hipsnet.node import links, neighbours, nic, pins, rdma
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.applying import apply, refuse_unsettled, settle
 from hipsnet.node.attaching import detach
@@ -18,7 +19,7 @@ from hipsnet.node.change import Change
 from hipsnet.node.changes import changes, refuse_conflicts
 from hipsnet.node.context import Context, opened
 from hipsnet.node.derive import server_config
-from hipsnet.node.desired import LinkConfig, NodeConfig
+from hipsnet.node.desired import LinkConfig, NodeConfig, Setting
 from hipsnet.node.observe import read_actual
 from hipsnet.node.programs import ensure_programs
 from hipsnet.topology import Fabric, Topology, find_server
@@ -37,6 +38,7 @@ class Card:
     alias: str
     up: bool
     offloads: tuple[tuple[str, bool], ...]
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,16 @@ class Before:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What separates a host from its part of the file; `pending` are neighbours whose MAC nobody told yet."""
+    """What separates a host from its part of the file.
+
+    `pending` are neighbours whose MAC nobody told yet; `lacking` says what cards cannot do of what is asked.
+    """
 
     config: NodeConfig
     actual: Actual
     steps: tuple[Change, ...]
     pending: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
 
 
 def host_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
@@ -78,7 +84,7 @@ def plan_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
     """
     config = host_config(topology, fabric, node)
     with opened(config.name, None) as context:
-        return _plan(context, config)
+        return _plan(context, _with_remembered(fabric.name, config))
 
 
 def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
@@ -89,6 +95,7 @@ def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
     wanted = host_config(topology, fabric, node)
     ensure_programs(("forward",))
     with locked(fabric.name), opened(wanted.name, None) as context:
+        wanted = _with_remembered(fabric.name, wanted)
         plan = _plan(context, wanted)
         _remember(fabric.name, plan)
         apply(context, plan.steps)
@@ -130,7 +137,23 @@ def _plan(context: Context, wanted: NodeConfig) -> HostPlan:
     refuse_conflicts(config, actual)
     config = _resolved(config, actual)
     pending = tuple(f"{entry.address} on {entry.link}" for entry in config.neighbours if entry.mac is None)
-    return HostPlan(config, actual, tuple(changes(config, actual)), pending)
+    lacking = nic.lacking(config, actual)
+    return HostPlan(config, actual, tuple(changes(config, actual)), pending, lacking)
+
+
+def _with_remembered(fabric: str, wanted: NodeConfig) -> NodeConfig:
+    """The configuration with the settings that were changed and are asked for no more: they get back."""
+    known = _remembered(fabric).get(wanted.name)
+    if known is None or known.namespace != _namespace():
+        return wanted
+    found = []
+    for link in wanted.links:
+        asked = {setting.name for setting in link.settings}
+        card = known.cards.get(link.name)
+        past = card.settings if card else ()
+        restored = tuple(Setting(name, value, optional=True) for name, value in past if name not in asked)
+        found.append(replace(link, settings=(*link.settings, *restored)))
+    return replace(wanted, links=tuple(found))
 
 
 def _with_cards(wanted: NodeConfig, there: Mapping[str, ActualLink]) -> NodeConfig:
@@ -191,7 +214,7 @@ def _remember(fabric: str, plan: HostPlan) -> None:
         cards |= {name: card for name, card in other.cards.items() if name in names}
         settings |= {key: value for key, value in other.sysctls.items() if key in settings}
     if known is not None:
-        cards, settings = cards | dict(known.cards), settings | dict(known.sysctls)
+        cards, settings = cards | _older(cards, known.cards), settings | dict(known.sysctls)
     before = Before(_namespace(), cards, settings)
     if before != known:
         content = {
@@ -202,9 +225,15 @@ def _remember(fabric: str, plan: HostPlan) -> None:
         state.write_json(_path(fabric, node), content)
 
 
+def _older(cards: Mapping[str, Card], known: Mapping[str, Card]) -> dict[str, Card]:
+    """The known cards, with what is asked for now and was not then."""
+    settings = {name: dict(cards[name].settings) | dict(card.settings) for name, card in known.items()}
+    return {name: replace(card, settings=tuple(settings[name].items())) for name, card in known.items()}
+
+
 def _card(actual: Actual, name: str) -> Card:
     link = actual.links[name]
-    return Card(link.mtu, link.alias or "", link.up, link.offloads)
+    return Card(link.mtu, link.alias or "", link.up, link.offloads, link.settings)
 
 
 def _others(fabric: str, node: str) -> tuple[Before, ...]:
@@ -234,6 +263,7 @@ def _undo(fabric: str, node: str, before: Before, others: tuple[Before, ...]) ->
                 mtu=card.mtu,
                 alias=card.alias,
                 offloads=card.offloads,
+                settings=tuple(Setting(setting, value) for setting, value in card.settings),
             )
             for name, card in before.cards.items()
             if name in there
@@ -251,12 +281,16 @@ def _remembered(fabric: str) -> dict[str, Before]:
     found = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         content = json.loads(path.read_text())
-        cards = {
-            name: Card(**card | {"offloads": tuple((feature, on) for feature, on in card["offloads"])})
-            for name, card in content["cards"].items()
-        }
+        cards = {name: _as_card(card) for name, card in content["cards"].items()}
         found[path.stem] = Before(content["namespace"], cards, content["sysctls"])
     return found
+
+
+def _as_card(content: dict[str, Any]) -> Card:
+    pairs = {
+        key: tuple((name, value) for name, value in content.get(key, ())) for key in ("offloads", "settings")
+    }
+    return Card(**content | pairs)
 
 
 def _path(fabric: str, node: str) -> Path:

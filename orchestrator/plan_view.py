@@ -15,6 +15,7 @@ _PLURALS = {
     "address": "addresses",
     "delay line": "delay lines",
     "link": "link properties",
+    "nic": "NIC settings",
     "program": "XDP programs",
     "soft switch": "soft switches",
     "state": "links up",

@@ -16,7 +16,8 @@ class ActualLink:
     None where the kernel has no such limit (see hipsnet.node.big_tcp). `qdisc` is the kind of
     the root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
     `ring_bytes` is the size of the ring that holds what comes in late (see hipsnet.node.delay), 0 without one.
-    `program_id` is the id of the attached XDP program; `offloads` holds those that were asked for and exist.
+    `program_id` is the id of the attached XDP program; `offloads` and `settings` hold those that were asked for
+    and exist.
     """
 
     index: int
@@ -36,6 +37,7 @@ class ActualLink:
     ring_bytes: int = 0
     loss_ppm: int = 0
     offloads: tuple[tuple[str, bool], ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     program_id: int | None = None
     addresses: frozenset[IPv4Interface] = frozenset()
     foreign_addresses: frozenset[IPv4Interface] = frozenset()

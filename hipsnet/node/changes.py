@@ -9,6 +9,7 @@ from hipsnet.node import (
     delay,
     links,
     neighbours,
+    nic,
     offloads,
     rdma,
     routes,
@@ -41,6 +42,7 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
         *removed,
         *links.differences(desired, actual),
         *offloads.differences(desired, actual),
+        *nic.differences(desired, actual),
         *datapath.differences(desired, actual),
         *delay.differences(desired, actual),
         *shaping.differences(desired, actual),
@@ -48,13 +50,18 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
         *links.activations(desired, actual),
         *by_links,
         *rdma.differences(desired, actual),
+        *nic.rdma_differences(desired, actual),
     ]
 
 
 def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
-    """Raise ConflictError if something that hipsnet did not make stands in the way, naming it."""
+    """Raise ConflictError if something that hipsnet did not make stands in the way, naming it.
+
+    CapabilityError for a card that lacks what is required of it.
+    """
     datapath.refuse_foreign(desired, actual)
     rdma.refuse_foreign(desired, actual)
+    nic.refuse_lacking(desired, actual)
     for link in desired.links:
         now = actual.links.get(link.name)
         if link.kind == "cable" and now is not None and not now.mac.startswith(MAC_MARK):

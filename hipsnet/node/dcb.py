@@ -1,21 +1,33 @@
-"""Asking a NIC for data centre bridging, by the kernel's dcbnl messages."""
+"""Data centre bridging of a NIC as named settings: PFC, ETS, DSCP to priority, port buffers.
+
+| setting | value |
+|---|---|
+| `pfc priorities` | the lossless ones, "3,4", or "none" |
+| `pfc delay` | what the driver is told: bit times; mlx5 takes metres of cable |
+| `ets classes` | the traffic class of priorities 0 to 7, "0,0,0,1,0,0,0,0" |
+| `ets bandwidth` | percent of traffic classes 0 to 7; 0 is served strictly, before the others |
+| `dscp 26` | the priority of packets with that DSCP, or "none". A driver that has an entry trusts DSCP |
+| `buffer of` | the buffer of priorities 0 to 7 |
+| `buffer sizes` | bytes of buffers 0 to 7 |
+"""
 
 from __future__ import annotations
 
-import errno
-import os
-import socket
-import struct
+from collections.abc import Mapping
+from dataclasses import replace
 
-# linux/rtnetlink.h and linux/dcbnl.h
-_RTM_GETDCB = 78
-_IEEE_GET = 21
-_ATTR_IFNAME, _ATTR_IEEE, _IEEE_PFC = 1, 13, 2
-_NLM_F_REQUEST = 1
-_NLMSG_ERROR = 2
-_TYPE_MASK = 0x3FFF
-_HEADER = struct.Struct("=IHHII")
-_DCBMSG = struct.Struct("=BBH")
+from hipsnet.node import dcbnl
+from hipsnet.node.dcbnl import Answer, App
+
+GROUPS = ("pfc", "ets", "dscp", "buffer")
+LACKS = {
+    "pfc": "its driver has no PFC (dcbnl ieee_getpfc)",
+    "ets": "its driver has no ETS (dcbnl ieee_getets)",
+    "dscp": "its driver has no DCB (dcbnl)",
+    "buffer": "its driver has no port buffers to set (dcbnl getbuffer)",
+}
+NONE = "none"
+_DSCPS = 64
 
 
 def pfc_classes(ifname: str) -> int | None:
@@ -23,35 +35,92 @@ def pfc_classes(ifname: str) -> int | None:
 
     Raises OSError if there is no such interface, or the kernel refuses for another reason than lack of DCB.
     """
-    name = ifname.encode() + b"\0"
-    attribute = struct.pack("=HH", 4 + len(name), _ATTR_IFNAME) + name.ljust(-len(name) // 4 * -4, b"\0")
-    body = _DCBMSG.pack(socket.AF_UNSPEC, _IEEE_GET, 0) + attribute
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.bind((0, 0))
-        netlink.send(_HEADER.pack(_HEADER.size + len(body), _RTM_GETDCB, _NLM_F_REQUEST, 1, 0) + body)
-        return _parse(netlink.recv(1 << 16))
+    answer = dcbnl.read(ifname)
+    return answer.pfc.classes if answer and answer.pfc else None
 
 
-def _parse(message: bytes) -> int | None:
-    """`pfc_cap` out of the answer to IEEE_GET."""
-    length, kind, *_ = _HEADER.unpack_from(message)
-    if kind == _NLMSG_ERROR:
-        (code,) = struct.unpack_from("=i", message, _HEADER.size)
-        if -code in (errno.EOPNOTSUPP, errno.EINVAL):
-            return None
-        raise OSError(-code, os.strerror(-code))
-    attributes = _attributes(message[_HEADER.size + _DCBMSG.size : length])
-    pfc = _attributes(attributes.get(_ATTR_IEEE, b"")).get(_IEEE_PFC)
-    return pfc[0] if pfc else None
+def read(link: str, group: str) -> dict[str, str]:
+    """All settings of a group that the link's driver has."""
+    answer = dcbnl.read(link)
+    return {} if answer is None else settings_of(answer, group)
 
 
-def _attributes(data: bytes) -> dict[int, bytes]:
-    """The netlink attributes that follow one another in `data`, by type."""
-    found = {}
-    while len(data) >= 4:
-        size, kind = struct.unpack_from("=HH", data)
-        if size < 4:
-            break
-        found[kind & _TYPE_MASK] = data[4:size]
-        data = data[(size + 3) // 4 * 4 :]
-    return found
+def settings_of(answer: Answer, group: str) -> dict[str, str]:
+    """The settings of a group out of what a driver says of itself."""
+    if group == "pfc" and answer.pfc:
+        enabled = [priority for priority in range(8) if answer.pfc.enabled >> priority & 1]
+        return {"pfc priorities": _listed(enabled) or NONE, "pfc delay": str(answer.pfc.delay)}
+    if group == "ets" and answer.ets:
+        served = zip(answer.ets.served, answer.ets.bandwidth, strict=True)
+        shares = [share if how == dcbnl.ETS else 0 for how, share in served]
+        return {"ets classes": _listed(answer.ets.class_of), "ets bandwidth": _listed(shares)}
+    if group == "dscp":
+        found = {app.protocol: app.priority for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR}
+        return {f"dscp {dscp}": str(found.get(dscp, NONE)) for dscp in range(_DSCPS)}
+    if group == "buffer" and answer.buffer:
+        return {"buffer of": _listed(answer.buffer.buffer_of), "buffer sizes": _listed(answer.buffer.sizes)}
+    return {}
+
+
+def write(link: str, group: str, values: Mapping[str, str]) -> None:
+    """Set some settings of a group; what is not among them stays. Raises OSError as the driver answers."""
+    answer = dcbnl.read(link)
+    if answer is not None:
+        for request in requests(link, answer, group, values):
+            dcbnl.send(request)
+
+
+def requests(link: str, answer: Answer, group: str, values: Mapping[str, str]) -> list[dcbnl.Message]:
+    """The messages that bring a driver which says `answer` of itself to these values."""
+    if group == "dscp":
+        return _dscp_requests(link, answer, values)
+    part: dcbnl.Pfc | dcbnl.Ets | dcbnl.Buffer | None = None
+    if group == "pfc" and answer.pfc:
+        part = _pfc(answer.pfc, values)
+    elif group == "ets" and answer.ets:
+        part = _ets(answer.ets, values)
+    elif group == "buffer" and answer.buffer:
+        buffer = answer.buffer
+        part = replace(
+            buffer,
+            buffer_of=_numbers(values["buffer of"]) if "buffer of" in values else buffer.buffer_of,
+            sizes=_numbers(values["buffer sizes"]) if "buffer sizes" in values else buffer.sizes,
+        )
+    return [] if part is None else [dcbnl.set_request(link, part)]
+
+
+def _pfc(pfc: dcbnl.Pfc, values: Mapping[str, str]) -> dcbnl.Pfc:
+    if (listed := values.get("pfc priorities")) is not None:
+        pfc = replace(pfc, enabled=sum(1 << priority for priority in _numbers(listed)))
+    return replace(pfc, delay=int(values.get("pfc delay", pfc.delay)))
+
+
+def _ets(ets: dcbnl.Ets, values: Mapping[str, str]) -> dcbnl.Ets:
+    if "ets classes" in values:
+        ets = replace(ets, class_of=_numbers(values["ets classes"]))
+    if "ets bandwidth" in values:
+        shares = _numbers(values["ets bandwidth"])
+        served = tuple(dcbnl.ETS if share else dcbnl.STRICT for share in shares)
+        ets = replace(ets, bandwidth=shares, served=served)
+    return ets
+
+
+def _dscp_requests(link: str, answer: Answer, values: Mapping[str, str]) -> list[dcbnl.Message]:
+    """New entries before old ones go: a driver that loses its last DSCP entry stops trusting DSCP."""
+    wanted = {int(name.split()[1]): value for name, value in values.items()}
+    there = [app for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR and app.protocol in wanted]
+    right = [
+        App(dcbnl.DSCP_SELECTOR, int(value), dscp) for dscp, value in sorted(wanted.items()) if value != NONE
+    ]
+    added = [app for app in right if app not in there]
+    wrong = [app for app in there if app not in right]
+    found = [dcbnl.app_request(link, added, add=True)] if added else []
+    return found + ([dcbnl.app_request(link, wrong, add=False)] if wrong else [])
+
+
+def _listed(numbers: object) -> str:
+    return ",".join(map(str, numbers))  # type: ignore[call-overload]
+
+
+def _numbers(listed: str) -> tuple[int, ...]:
+    return () if listed == NONE else tuple(map(int, listed.split(",")))

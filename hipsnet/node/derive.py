@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
-from hipsnet.node import rdma, sysctls
+from hipsnet.node import nic_settings, rdma, sysctls
 from hipsnet.node.desired import (
     GRO,
     TX_CHECKSUM,
@@ -139,6 +139,7 @@ def _server_port(topology: Topology, fabric: Fabric, port: Port, name: str, host
         return LinkConfig(
             name, "card", port.index, host.ports[port.index].mac, topology.link.mtu, alias,
             offloads=((TX_CHECKSUM, False),), program="forward", addresses=addresses, rxe=rxe,
+            settings=nic_settings.settings(topology),
         )  # fmt: skip
     return LinkConfig(
         name, "cable", port.index, port.mac, topology.link.mtu, alias,

@@ -20,6 +20,19 @@ Program = Literal["forward", "cable", "switched"]
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A setting of a card's driver, in words: see hipsnet.node.nic.
+
+    A driver that does not have it is an error if it is `required`, not worth a word if it is `optional`.
+    """
+
+    name: str
+    value: str
+    required: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True)
 class LinkConfig:
     """One interface of a node.
 
@@ -28,7 +41,8 @@ class LinkConfig:
     for "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not
     `shaped` keeps its own queueing discipline. `program` is the XDP program of its ports (see
     `runs`). `offloads` are the device features that are on (True) or off, by name (see `features`).
-    `rxe` is the name of the RDMA device in software that hipsnet adds to it.
+    `rxe` is the name of the RDMA device in software that hipsnet adds to it. `settings` are those of a card's
+    driver.
     """
 
     name: str
@@ -46,6 +60,7 @@ class LinkConfig:
     program: Program | None = None
     addresses: tuple[IPv4Interface, ...] = ()
     rxe: str | None = None
+    settings: tuple[Setting, ...] = ()
 
     @property
     def runs(self) -> Program | None:

@@ -10,6 +10,7 @@ from hipsnet.node import (
     delay,
     links,
     neighbours,
+    nic,
     offloads,
     rdma,
     routes,
@@ -33,6 +34,7 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
         more = shaping.read(context, link)
         if name in wanted:
             more["offloads"] = offloads.read(name, wanted[name].features)
+            more["settings"] = nic.read(name, wanted[name].settings)
             if (port := wanted[name].port) is not None:
                 more["loss_ppm"] = losses.get(port, 0)
                 if port in delays:

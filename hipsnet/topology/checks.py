@@ -9,7 +9,7 @@ from hipsnet.topology import deadlock, headroom, limits, quantities
 from hipsnet.topology.addressing import digits_of, server_name
 from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
-from hipsnet.topology.schema import BCube, Host, Topology, Torus
+from hipsnet.topology.schema import BCube, Host, Pfc, PortBuffers, Topology, Torus
 
 SOFT_SWITCH_PORTS = 64  # SWITCH_PORTS of hipsnet/stack/switch_buffer.h
 
@@ -37,6 +37,7 @@ def findings(topology: Topology) -> Iterator[Finding]:
     else:
         yield from _deadlock(topology)
     yield from _thresholds(topology)
+    yield from _cards(topology)
     yield from _soft_switches(topology)
 
 
@@ -110,6 +111,38 @@ def _thresholds(topology: Topology) -> Iterator[Finding]:
         yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), wanted)
     for key, found, allowed in headroom.misfits(topology, pfc):
         yield Finding(("pfc", key), found, allowed)
+
+
+def _cards(topology: Topology) -> Iterator[Finding]:
+    """What no card can do at once, or what would lose packets on it."""
+    nic, pfc, roce = topology.nic, topology.pfc, topology.roce
+    if nic.pause == "on" and pfc is not None:
+        yield Finding(
+            ("nic", "pause"), "on, and a pfc section", "off: a port pauses the link or priorities, not both"
+        )
+    if nic.ets and any(nic.ets.bandwidth) and (total := sum(nic.ets.bandwidth)) != 100:
+        yield Finding(
+            ("nic", "ets", "bandwidth"), f"{total} percent in all", "100 percent in all, or 0 for each"
+        )
+    taken = {roce.dscp: f"roce.dscp has as priority {roce.priority}"} if pfc is not None else {}
+    for index, entry in enumerate(nic.dscp):
+        if entry.dscp in taken:
+            found = f"{entry.dscp}, which {taken[entry.dscp]}"
+            yield Finding(("nic", "dscp", index, "dscp"), found, "every DSCP once")
+        taken[entry.dscp] = f"entry {index} has"
+    if nic.buffers and pfc is not None:
+        yield from _buffers(topology, nic.buffers, pfc)
+
+
+def _buffers(topology: Topology, buffers: PortBuffers, pfc: Pfc) -> Iterator[Finding]:
+    """The buffer of lossless priorities has to hold their headrooms and what is below XOFF."""
+    lossless = next(found for found in headroom.thresholds(topology) if found.lossless)
+    each = lossless.headroom + (lossless.xoff or topology.link.mtu + 14)
+    for number, size in enumerate(buffers.sizes):
+        wanted = each * sum(buffers.of[priority] == number for priority in pfc.priorities)
+        if quantities.parse_size(size) < wanted:
+            allowed = f"{wanted}B or more: headroom and XOFF of its lossless priorities"
+            yield Finding(("nic", "buffers", "sizes", number), size, allowed)
 
 
 def _soft_switches(topology: Topology) -> Iterator[Finding]:

@@ -123,6 +123,17 @@ class Ecn(Section):
     pmax: float = Field(default=0.2, gt=0, le=1, description="share of packets marked just below kmax")
 
 
+class Dcqcn(Section):
+    """A congestion control parameter of the card's driver."""
+
+    name: str = Field(
+        pattern=r"^(np|rp)_[a-z0-9_]{1,40}$",
+        description="its name in debugfs, mlx5/*/cc_params",
+        examples=["rp_ai_rate", "np_cnp_dscp"],
+    )
+    value: int = Field(ge=0, le=2**32 - 1)
+
+
 class Roce(Section):
     """What sends RoCE traffic, and how it is marked."""
 
@@ -133,6 +144,15 @@ class Roce(Section):
     priority: Priority = Field(default=3, description="802.1p priority of RoCE traffic")
     dscp: int = Field(default=26, ge=0, le=63, description="DSCP of RoCE packets")
     ecn: Ecn = Ecn()
+    mode: Literal["v1", "v2"] = Field(
+        default="v2", description="on hosts: RoCE version that rdma_cm connects with"
+    )
+    dcqcn: tuple[Dcqcn, ...] = Field(
+        default=(), max_length=64, description="on hosts: congestion control parameters of mlx5"
+    )
+    required: bool = Field(
+        default=False, description="on hosts: a NIC that lacks what is asked for is an error, not a remark"
+    )
 
 
 class Watchdog(Section):
@@ -186,6 +206,60 @@ class Pfc(Section):
     def response_us(self) -> int | None:
         """The given response time in microseconds."""
         return quantities.parse_delay(self.response) if self.response else None
+
+
+Ring = Annotated[int, Field(ge=16, le=65536)]
+Usecs = Annotated[int, Field(ge=0, le=65535)]
+
+
+class DscpPriority(Section):
+    """The priority of what carries a DSCP."""
+
+    dscp: int = Field(ge=0, le=63)
+    priority: Priority
+
+
+class TrafficClasses(Section):
+    """Enhanced transmission selection (IEEE 802.1Qaz): how traffic classes share a port."""
+
+    classes: tuple[Priority, ...] = Field(
+        min_length=8, max_length=8, description="traffic class of priorities 0 to 7"
+    )
+    bandwidth: tuple[Annotated[int, Field(ge=0, le=100)], ...] = Field(
+        default=(0,) * 8,
+        min_length=8,
+        max_length=8,
+        description="percent of classes 0 to 7; 0 is served strictly, before the others",
+    )
+
+
+class PortBuffers(Section):
+    """Receive buffers of a port, where the driver has them to set."""
+
+    of: tuple[Priority, ...] = Field(min_length=8, max_length=8, description="buffer of priorities 0 to 7")
+    sizes: tuple[Size, ...] = Field(min_length=8, max_length=8, description="sizes of buffers 0 to 7")
+
+
+class Nic(Section):
+    """Settings of the hosts' network cards; what is left out stays as it is."""
+
+    pause: Literal["on", "off"] | None = Field(
+        default=None, description="pause of the whole link (IEEE 802.3x); off with `pfc`"
+    )
+    rx_ring: Ring | None = Field(default=None, description="descriptors of a receive queue")
+    tx_ring: Ring | None = Field(default=None, description="descriptors of a transmit queue")
+    channels: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="pairs of queues")
+    adaptive: bool | None = Field(default=None, description="the driver chooses when to interrupt")
+    rx_usecs: Usecs | None = Field(default=None, description="wait before a receive interrupt, us")
+    tx_usecs: Usecs | None = Field(default=None, description="wait before a transmit interrupt, us")
+    dscp: tuple[DscpPriority, ...] = Field(
+        default=(), max_length=64, description="priorities by DSCP beside that of `roce`"
+    )
+    ets: TrafficClasses | None = Field(default=None, description="how traffic classes share a port")
+    buffers: PortBuffers | None = Field(default=None, description="receive buffers of a port")
+    required: bool = Field(
+        default=False, description="a card that lacks what is asked for is an error, not a remark"
+    )
 
 
 class HostPort(Section):
@@ -257,5 +331,6 @@ class Topology(Section):
     addresses: Addresses = Addresses()
     roce: Roce = Roce()
     pfc: Pfc | None = Field(default=None, description="lossless priorities; left out: all traffic is lossy")
+    nic: Nic = Nic()
     nodes: Nodes = Field(default="lab", description="`lab`, or for every server the machine that plays it")
     lab: Lab = Lab()

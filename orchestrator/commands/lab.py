@@ -56,9 +56,10 @@ def provision(
     begun = time.monotonic()
     topology, fabric = topology_file.load(file)
     pending: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     if node is not None:
         done = (hosts.plan_host if dry_run else hosts.provision_host)(topology, fabric, node)
-        steps, pending = list(done.steps), done.pending
+        steps, pending, lacking = list(done.steps), done.pending, done.lacking
     elif topology.nodes != "lab":
         raise InputError(f"{file}: names hosts; wanted --node NAME, the server that this machine plays")
     elif dry_run:
@@ -75,11 +76,14 @@ def provision(
                 "dry_run": dry_run,
                 "changes": plan_view.as_json(steps),
                 "pending": list(pending),
+                "lacking": list(lacking),
                 "seconds": round(seconds, 3),
             }
         )
     else:
         _print_plan(fabric.name, steps, pending, dry_run, seconds)
+        for sentence in lacking:
+            _console().print(f"lacking: {sentence}", markup=False)
     if exit_code and steps:
         raise typer.Exit(CHANGES_WAITING)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyroute2 import IPRoute
@@ -84,6 +84,40 @@ def test_without_compiler_and_headers_it_says_what_to_install(monkeypatch: pytes
     assert not can_run_lab(tuple(checks.values()))
 
 
+def test_a_topology_s_ports_are_looked_at_where_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "topology.yaml"
+    head = "version: 1\nname: t\nfabric: {kind: bcube, n: 2, levels: 1}\n"
+    file.write_text(
+        f"{head}nodes:\n  s0: {{host: {platform.node()}, ports: [{{interface: nosuch0}}]}}\n"
+        "  s1: {host: elsewhere, ports: [{interface: nosuch1}]}\n"
+    )
+    for options, name, port in (((), "s0", "nosuch0"), (("--node", "s1"), "s1", "nosuch1")):
+        (check,) = (
+            check
+            for check in json.loads(run(str(file), *options, "--json").stdout)["checks"]
+            if check["name"].startswith("RDMA of")
+        )
+        assert (check["name"], check["ok"], check["found"]) == (f"RDMA of {name}", False, f"{port}: none")
+        assert "roce: {device: rxe}" in check["mend"]
+
+
+def test_a_part_of_a_topology_that_is_not_here_is_a_wrong_question(tmp_path: Path) -> None:
+    file = tmp_path / "topology.yaml"
+    head = "version: 1\nname: nowhere\nfabric: {kind: bcube, n: 2, levels: 1}\n"
+    ports = "ports: [{interface: eth0}]"
+    for rest, told in (
+        (
+            f"nodes:\n  s0: {{{ports}}}\n  s1: {{host: b, {ports}}}\n",
+            "name the one that it plays: --node NAME",
+        ),
+        ("", "run `hipsnet provision` first"),
+    ):
+        file.write_text(head + rest)
+        done = run(str(file))
+        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert run("--node", "s0").returncode == 2
+
+
 def test_only_what_is_needed_decides() -> None:
     fine, spare = Check("a", True, True, ""), Check("b", False, False, "", "mend")
     assert can_run_lab((fine, spare))
@@ -102,15 +136,3 @@ def test_veth_has_no_dcb_and_a_missing_interface_is_an_error() -> None:
             assert raised.value.errno == errno.ENODEV
     finally:
         namespace.delete(name)
-
-
-def test_reads_the_number_of_lossless_classes_from_an_answer() -> None:
-    def attribute(kind: int, value: bytes) -> bytes:
-        return (struct.pack("=HH", 4 + len(value), kind) + value).ljust((4 + len(value) + 3) // 4 * 4, b"\0")
-
-    pfc = bytes([8, 0x08, 0, 0]) + bytes(132)
-    nest = attribute(0x8000 | 13, attribute(1, bytes(59)) + attribute(2, pfc))
-    body = struct.pack("=BBH", 0, 21, 0) + attribute(1, b"eth0\0") + nest
-    message = struct.pack("=IHHII", 16 + len(body), 79, 0, 1, 0) + body
-    assert dcb._parse(message) == 8
-    assert dcb._parse(message[:36].replace(message[:4], struct.pack("=I", 32), 1)) is None

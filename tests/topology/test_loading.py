@@ -35,6 +35,20 @@ FULL = head("""
       headroom: 3MiB
       alpha: 0.5
       watchdog: {detect_ms: 400, restore_ms: 800, action: alert}
+      phy: twinax
+      response: 1ms
+      cell: 96B
+      buffer: 8MiB
+      delay: 100
+      required: true
+    nic:
+      pause: "off"
+      channels: 8
+      rx_ring: 1024
+      adaptive: false
+      dscp: [{dscp: 48, priority: 6}]
+      ets: {classes: [0, 0, 0, 1, 0, 0, 0, 0]}
+      required: true
     nodes: lab
     lab: {switch: bridge}
     """)
@@ -210,6 +224,37 @@ BAD = {
     "too little headroom": (
         head("pfc:\n  response: 100us\n  headroom: 87000B\n"),
         *(6, "pfc.headroom", "87000B", "87048B or more: 500Mbit/s, 3 m and MTU 9000", None),
+    ),
+    "two kinds of pause": (
+        head("pfc: {}\nnic: {pause: 'on'}\n"),
+        *(5, "nic.pause", "on, and a pfc section", "priorities, not both", None),
+    ),
+    "bandwidths that are no whole": (
+        head("nic:\n  ets: {classes: [0, 1, 0, 0, 0, 0, 0, 0], bandwidth: [40, 50, 0, 0, 0, 0, 0, 0]}\n"),
+        *(5, "nic.ets.bandwidth", "90 percent in all", "100 percent in all", None),
+    ),
+    "a class that there is not": (
+        head("nic:\n  ets: {classes: [0, 8, 0, 0, 0, 0, 0, 0]}\n"),
+        *(5, "nic.ets.classes[1]", "8", "from 0 to 7", None),
+    ),
+    "a DSCP twice": (
+        head("nic: {dscp: [{dscp: 10, priority: 1}, {dscp: 10, priority: 2}]}\n"),
+        *(4, "nic.dscp[1].dscp", "10, which entry 0 has", "once", None),
+    ),
+    "RoCE's DSCP otherwise": (
+        head("pfc: {}\nnic: {dscp: [{dscp: 26, priority: 1}]}\n"),
+        *(5, "nic.dscp[0].dscp", "26, which roce.dscp has as priority 3", "once", None),
+    ),
+    "a card's buffer too small": (
+        head(
+            "pfc: {headroom: 1MiB, xoff: 64KiB}\nlink: {rate: 100Mbit/s}\nnic:\n  buffers:\n"
+            "    of: [0, 0, 0, 1, 0, 0, 0, 0]\n    sizes: [0B, 1087KiB, 0B, 0B, 0B, 0B, 0B, 0B]\n"
+        ),
+        *(9, "nic.buffers.sizes[1]", "1087KiB", "1114112B or more", None),
+    ),
+    "a parameter of no name": (
+        head("roce: {dcqcn: [{name: ../x, value: 1}]}\n"),
+        *(4, "roce.dcqcn[0].name", "../x", "text like rp_ai_rate", None),
     ),
     "too small a buffer": (
         head("pfc:\n  headroom: 1MiB\n  xoff: 64KiB\n  buffer: 1088KiB\n  priorities: [3, 4]\n"),

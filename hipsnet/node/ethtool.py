@@ -1,0 +1,160 @@
+"""Settings of a NIC that ethtool has: global pause, rings, channels, coalescing, and what breaks XDP.
+
+Rings go by ethtool netlink; for the others pyroute2 has the ioctl, and for pause frames nothing.
+
+| setting | value |
+|---|---|
+| `pause` | who stops the whole link by IEEE 802.3x: "off", "rx", "tx", "rx,tx"; negotiated: "auto" |
+| `ring rx`, `ring tx` | descriptors |
+| `channels` | pairs of queues |
+| `coalesce rx`, `coalesce tx` | microseconds before an interrupt |
+| `coalesce adaptive` | the driver chooses those of rx: "on", "off" |
+| `lro`, `gro-hw` | put together by the NIC, which no XDP program can read: "on", "off" |
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import socket
+import struct
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyroute2.ethtool import Ethtool
+from pyroute2.ethtool.ioctl import NotSupportedError
+from pyroute2.netlink.exceptions import NetlinkError
+
+_SIOCETHTOOL = 0x8946
+_GPAUSEPARAM, _SPAUSEPARAM = 0x12, 0x13  # include/uapi/linux/ethtool.h
+_FEATURES = {"lro": "rx-lro", "gro-hw": "rx-gro-hw"}
+_COALESCE = {
+    "coalesce rx": "rx_coalesce_usecs",
+    "coalesce tx": "tx_coalesce_usecs",
+    "coalesce adaptive": "use_adaptive_rx_coalesce",
+}
+GROUPS = ("pause", "lro", "gro-hw", "channels", "ring", "coalesce")
+LACKS = {group: f"its driver has no {group} (ethtool)" for group in GROUPS}
+_ABSENT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENODEV)
+
+
+def read(link: str, group: str) -> dict[str, str]:
+    """All settings of a group that the link's driver has."""
+    try:
+        if group == "pause":
+            return {"pause": _pause_words(*_ioctl(link, _GPAUSEPARAM, 0, 0, 0))}
+        with _opened() as tool:
+            return _READ[group](tool, link)
+    except (NotSupportedError, NetlinkError):
+        return {}
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return {}
+        raise
+
+
+def write(link: str, group: str, values: Mapping[str, str]) -> None:
+    """Set some settings of a group. Raises OSError as the driver answers."""
+    if group == "pause":
+        words = values["pause"]
+        _ioctl(link, _SPAUSEPARAM, int(words == "auto"), *(int(way in words) for way in ("rx", "tx")))
+        return
+    with _opened() as tool:
+        try:
+            _WRITE[group](tool, link, values)
+        except NotSupportedError:
+            raise OSError(errno.EOPNOTSUPP, LACKS[group]) from None
+
+
+def _pause_words(auto: int, rx: int, tx: int) -> str:
+    if auto:
+        return "auto"
+    return ",".join(way for way, on in (("rx", rx), ("tx", tx)) if on) or "off"
+
+
+def _ioctl(link: str, command: int, *values: int) -> tuple[int, ...]:
+    data = array("I", [command, *values])
+    address, _ = data.buffer_info()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCETHTOOL, bytearray(struct.pack("16sP16x", link.encode(), address)))
+    return tuple(data[1:])
+
+
+@contextmanager
+def _opened() -> Iterator[Ethtool]:
+    tool = Ethtool()
+    try:
+        yield tool
+    finally:
+        tool.close()
+
+
+def _features(tool: Ethtool, link: str) -> dict[str, str]:
+    found = tool.get_features(link).features
+    return {
+        ours: "on" if found[theirs].enable else "off" for ours, theirs in _FEATURES.items() if theirs in found
+    }
+
+
+def _set_features(tool: Ethtool, link: str, values: Mapping[str, str]) -> None:
+    features = tool.get_features(link)
+    for name, value in values.items():
+        features.features[_FEATURES[name]].enable = value == "on"
+    tool.set_features(link, features)
+
+
+def _rings(tool: Ethtool, link: str) -> dict[str, str]:
+    rings = tool.get_rings(link)
+    return {
+        f"ring {way}": str(count) for way, count in (("rx", rings.rx), ("tx", rings.tx)) if count is not None
+    }
+
+
+def _set_rings(tool: Ethtool, link: str, values: Mapping[str, str]) -> None:
+    tool.set_rings(link, **{name.split()[1]: int(value) for name, value in values.items()})
+
+
+def _channels(tool: Ethtool, link: str) -> dict[str, str]:
+    found = tool.get_channels(link)
+    return {"channels": str(found.combined_count)} if found.max_combined else {}
+
+
+def _set_channels(tool: Ethtool, link: str, values: Mapping[str, str]) -> None:
+    tool.set_channels(link, {"combined_count": int(values["channels"])})
+
+
+def _coalesce(tool: Ethtool, link: str) -> dict[str, str]:
+    found = tool.get_coalesce(link)
+    numbers = {ours: found[theirs] for ours, theirs in _COALESCE.items()}
+    return {
+        ours: ("off", "on")[bool(n)] if ours == "coalesce adaptive" else str(n) for ours, n in numbers.items()
+    }
+
+
+def _set_coalesce(tool: Ethtool, link: str, values: Mapping[str, str]) -> None:
+    numbers = {"on": 1, "off": 0}
+    tool.set_coalesce(
+        link,
+        {
+            _COALESCE[ours]: numbers.get(text) if text in numbers else int(text)
+            for ours, text in values.items()
+        },
+    )
+
+
+_READ: dict[str, Callable[[Any, str], dict[str, str]]] = {
+    "lro": _features,
+    "gro-hw": _features,
+    "channels": _channels,
+    "ring": _rings,
+    "coalesce": _coalesce,
+}
+_WRITE: dict[str, Callable[[Any, str, Mapping[str, str]], None]] = {
+    "lro": _set_features,
+    "gro-hw": _set_features,
+    "channels": _set_channels,
+    "ring": _set_rings,
+    "coalesce": _set_coalesce,
+}
