@@ -13,34 +13,19 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <sched.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
-
+#include "background.h"
 #include "held.h"
 
 #define NEVER           UINT64_MAX
-#define NS_PER_S        1000000000ULL
 #define RETRY_NS        50000ULL /* when the cable's other end takes no more for the moment */
 #define FRAMES_PER_TURN 64       /* of one ring, before the next has its turn */
 #define MAC_BYTES       (2 * ETH_ALEN)
@@ -53,12 +38,6 @@ struct line {
 	u64 size;
 	int socket;
 };
-
-static void fail(const char *wish, const char *subject)
-{
-	fprintf(stderr, "cannot %s %s: %s\n", wish, subject, strerror(errno));
-	exit(1);
-}
 
 static u64 number(const char *text)
 {
@@ -112,21 +91,6 @@ static void map_ring(struct line *line, int fd, const char *id)
 	line->data = (const u8 *)theirs + page;
 }
 
-static void enter(const char *name)
-{
-	char path[128];
-	int length = snprintf(path, sizeof(path), "/run/netns/%s", name);
-
-	if (length < 0 || (size_t)length >= sizeof(path)) {
-		errno = ENAMETOOLONG;
-		fail("enter", name);
-	}
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
-		fail("enter", name);
-	close(fd);
-}
-
 /* A socket that only sends. The queueing discipline has had every frame already, when it was sent first. */
 static int open_socket(const char *ifindex)
 {
@@ -150,14 +114,6 @@ static void open_line(struct line *line, char **arguments, int epoll)
 	line->socket = open_socket(arguments[2]);
 	if (epoll_ctl(epoll, EPOLL_CTL_ADD, ring, &news) < 0)
 		fail("wait for the ring", arguments[0]);
-}
-
-static u64 now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (u64)now.tv_sec * NS_PER_S + (u64)now.tv_nsec;
 }
 
 /* Sends a frame with its tag; false if it has to be tried again. What a cable that is down loses is lost. */
@@ -235,23 +191,8 @@ static void run(struct line *lines, int count, int epoll)
 	}
 }
 
-static void go_on_in_background(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	pid_t child = fork();
-
-	if (null < 0 || child < 0)
-		fail("go on", "in the background");
-	if (child)
-		_exit(0);
-	setsid();
-	for (int fd = 0; fd < 3; fd++)
-		dup2(null, fd);
-}
-
 int main(int argc, char **argv)
 {
-	struct rlimit files;
 	int count = (argc - 2) / 3, epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct line *lines = calloc(count > 0 ? (size_t)count : 1, sizeof(*lines));
 
@@ -261,17 +202,9 @@ int main(int argc, char **argv)
 	}
 	if (epoll < 0 || !lines)
 		fail("begin with", argv[1]);
-	getrlimit(RLIMIT_NOFILE, &files);
-	files.rlim_cur = files.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &files);
+	open_many_files();
 	for (int i = 0; i < count; i++)
 		open_line(&lines[i], &argv[2 + 3 * i], epoll);
-	if (chdir("/") < 0)
-		fail("go to", "/");
-	go_on_in_background();
-	prctl(PR_SET_NAME, "delay-line");
-	prctl(PR_SET_TIMERSLACK, 1);
-	/* What comes late here is a fault of the cable. It sleeps most of the time and starves nobody. */
-	setpriority(PRIO_PROCESS, 0, -20);
+	go_on_in_background("delay-line");
 	run(lines, count, epoll);
 }
