@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hipsnet.errors import CapabilityError, HipsnetError
+from kernel import cache_folder
 from tools.virtual_machine.machine import Machine, Order
 
 MODULES = ("veth", "ib_uverbs", "rdma_rxe")
@@ -38,7 +39,7 @@ class MachineRun:
         self._end: str | None = None
         self._lacking: str | None = None
         self._machine: Machine | None = None
-        order = order or Order([*_PYTEST, *nodeids], modules=MODULES, memory=MEMORY, timeout_s=TIMEOUT_S)
+        order = order or _order(nodeids)
         try:
             self._machine = Machine(order).__enter__()
             self._outputs = self._machine.outputs()
@@ -112,6 +113,13 @@ class MachineRun:
     def _words(self) -> str:
         told = self._told.decode(errors="replace").strip()
         return f"; it said:\n{told}" if told else ""
+
+
+def _order(nodeids: Sequence[str]) -> Order:
+    """What is compiled in there is kept out here for the next run: a compiler takes minutes on that processor."""
+    kept = cache_folder()
+    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Order([*_PYTEST, *nodeids], modules=MODULES, memory=MEMORY, timeout_s=TIMEOUT_S, writable=[kept])
 
 
 def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport:

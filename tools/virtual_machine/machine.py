@@ -198,7 +198,9 @@ class Machine:
 
     def _tail(self) -> str:
         lines = [line for line in map(_plain, self._console.splitlines()) if line]
-        told = "\n".join(f"  | {line}" for line in lines[-_TAIL_LINES:])
+        panic = next((number for number, line in enumerate(lines) if "Kernel panic" in line), None)
+        last = lines[-_TAIL_LINES:] if panic is None else lines[panic : panic + _TAIL_LINES]
+        told = "\n".join(f"  | {line}" for line in last)
         return f"; its console said last:\n{told}" if told else "; its console said nothing"
 
 
