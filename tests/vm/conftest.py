@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from _pytest.runner import pytest_runtest_teardown as tear_down
 
-from tests.vm.machine_run import MachineRun
+from tests.vm.machine_run import MachineRun, in_machine
 
 INSIDE = Path(__file__).parent / "inside"
 _IS_INSIDE = "HIPSNET_VM" in os.environ
@@ -36,7 +36,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     session = item.session
     if _run not in session.stash:
         chosen = [other.nodeid for other in session.items if INSIDE in other.path.parents]
-        session.stash[_run] = MachineRun(item.config, chosen)
+        session.stash[_run] = MachineRun(item.config, chosen, in_machine(chosen))
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in session.stash[_run].reports(item):
         item.ihook.pytest_runtest_logreport(report=report)
