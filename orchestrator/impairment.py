@@ -17,7 +17,7 @@ from hipsnet.node.desired import LinkConfig, NodeConfig, RouteConfig
 from hipsnet.node.observe import read_actual
 from hipsnet.topology import Fabric, Link, Port, Topology
 from hipsnet.topology.quantities import parse_delay, parse_rate
-from orchestrator import delay_line
+from orchestrator import delay_line, soft_switch
 from orchestrator.lab import namespace_name, require
 from orchestrator.locking import locked
 from orchestrator.provisioning import await_carriers
@@ -99,6 +99,8 @@ def impair(topology: Topology, fabric: Fabric, link: Link, fault: Fault) -> tupl
                 done += _set(context, config, port, fault, cut_here=port == link.b)
         if fault.up:
             await_carriers(fabric.name, {port.node: [port.name] for port in (link.a, link.b)})
+        if fault.rate_bps is not None:
+            soft_switch.serve(topology, fabric)
         if fault.delay_us is not None:
             delay_line.serve(fabric)
     return tuple(done)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hipsnet.errors import ProvisionError
-from hipsnet.node import bpf, delay, pins
+from hipsnet.node import bpf, delay, links, namespace, pins, shaping
 from hipsnet.node.change import Action, Change
+from hipsnet.node.context import opened
 from hipsnet.stack.building import binary
-from hipsnet.topology import Fabric, Topology
+from hipsnet.topology import Fabric, Switch, Topology
 from kernel import cache_folder
 from orchestrator import processes, soft_switch_config, state
+from orchestrator.lab import namespace_name
 from orchestrator.soft_switch_config import Sockets
 
 _NAME = "hipsnet-soft-switch"
@@ -115,19 +117,34 @@ def _wanted(topology: Topology, fabric: Fabric) -> str | None:
     """The configuration; None while there are ports that no program feeds sockets from."""
     found = {}
     for switch in fabric.switches:
-        sockets = _sockets(fabric.name, switch.name)
-        if sockets is None or len(sockets.ifindexes) != len(switch.ports):
+        sockets = _sockets(fabric.name, switch)
+        if sockets is None:
             return None
         found[switch.name] = sockets
     return soft_switch_config.text(topology, fabric, str(counters_path(fabric.name)), found)
 
 
-def _sockets(fabric: str, node: str) -> Sockets | None:
-    fd = bpf.open_pin(pins.node_folder(fabric, node) / _SOCKETS)
+def _sockets(fabric: str, switch: Switch) -> Sockets | None:
+    fd = bpf.open_pin(pins.node_folder(fabric, switch.name) / _SOCKETS)
     if fd is None:
         return None
     with bpf.closing(fd):
-        return Sockets(bpf.map_info(fd).id, tuple(port.ifindex for port in delay.read(fabric, node)))
+        number = bpf.map_info(fd).id
+    ifindexes = tuple(port.ifindex for port in delay.read(fabric, switch.name))
+    rates = _rates(fabric, switch.name)
+    if len(ifindexes) != len(switch.ports) or not {port.name for port in switch.ports} <= rates.keys():
+        return None
+    return Sockets(number, ifindexes, tuple(rates[port.name] for port in switch.ports))
+
+
+def _rates(fabric: str, node: str) -> dict[str, int | None]:
+    """The rates of a node's links by name; empty if there is no such node."""
+    name = namespace_name(fabric, node)
+    if name not in namespace.names() or namespace.is_leftover(name):
+        return {}
+    with opened(node, name) as context:
+        found = links.read(context)
+        return {link.name: shaping.read(context, link).get("rate_bps") for link in found.values()}
 
 
 def _start(fabric: str, content: str) -> None:

@@ -29,10 +29,14 @@ _SPARE_CHUNKS = 256
 
 @dataclass(frozen=True)
 class Sockets:
-    """Where a switch's process puts its sockets: the id of the map, and the ports' interfaces in order."""
+    """Where a switch's process puts its sockets: the id of the map, and the ports' interfaces in order.
+
+    `rates_bps` are those that hold now, which may be impaired; None is unlimited.
+    """
 
     map: int
     ifindexes: tuple[int, ...]
+    rates_bps: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -110,10 +114,9 @@ def _switch(topology: Topology, fabric: Fabric, switch: Switch, sockets: Sockets
     chunks = ceil(shared / _CHUNK_BYTES) + owed + _SPARE_CHUNKS
     namespace = f"{fabric.name}-{switch.name}"
     yield f"switch {switch.name} {namespace} {sockets.map} {switch.routes_at} {shared} {chunks} {owed}"
-    rate = topology.link.rate_bps or 0
-    burst_ns = max(_LATE_NS, burst_bytes(rate, topology.link.mtu) * 8_000_000_000 // rate) if rate else 0
-    for port, ifindex in zip(switch.ports, sockets.ifindexes, strict=True):
-        yield f"port {port.name} {ifindex} {port.mac} {rate} {burst_ns}"
+    for port, ifindex, rate in zip(switch.ports, sockets.ifindexes, sockets.rates_bps, strict=True):
+        burst_ns = burst_bytes(rate, topology.link.mtu) * 8_000_000_000 // rate if rate else 0
+        yield f"port {port.name} {ifindex} {port.mac} {rate or 0} {max(_LATE_NS, burst_ns)}"
     if switch.routes_at == "l2":
         for port in switch.ports:
             yield f"mac {fabric.peer(port).mac} {port.index}"

@@ -24,6 +24,9 @@ from hipsnet.topology.schema import Host, Topology
 BRIDGE = "br0"
 _LOOPBACK = "lo"
 
+SOFT_SWITCH_BPS = 10_000_000_000
+"""The rate of a soft switch's ports where the file says `unlimited`."""
+
 
 def node_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
     """The desired state of a node of the lab, server or switch."""
@@ -89,9 +92,14 @@ def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeCon
 
 
 def _soft_switch_config(topology: Topology, fabric: Fabric, switch: Switch, names: list[str]) -> NodeConfig:
-    """Ports that hand every frame to the fabric's soft switch: the kernel has no part in what becomes of it."""
+    """Ports that hand every frame to the fabric's soft switch: the kernel has no part in what becomes of it.
+
+    Their queueing discipline sees none of the switch's frames. But a veth that has one tells who sends that its
+    peer is full, and one without loses the frame: so these have one also where the rate is unlimited.
+    """
     ports = (_switch_port(topology, fabric, port, None) for port in switch.ports)
-    links = (replace(link, program="switched", addresses=()) for link in ports)
+    rate_bps = topology.link.rate_bps or SOFT_SWITCH_BPS
+    links = (replace(link, program="switched", addresses=(), rate_bps=rate_bps) for link in ports)
     settings: dict[str, str] = {}
     for name in names:
         settings |= sysctls.quiet(name)
