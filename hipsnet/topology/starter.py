@@ -29,6 +29,7 @@ link:
 #   identity: 10.255.0.0/16  # one /32 per server, on its loopback
 
 # roce:
+#   device: nic   # the NIC's own RDMA device; rxe: one in software on every server port
 #   priority: 3
 #   dscp: 26
 #   ecn: {{enabled: true, kmin: 100KiB, kmax: 400KiB, pmax: 0.2}}
