@@ -18,13 +18,14 @@
 #include "switch_config.h"
 #include "xsk.h"
 
-#define BATCH         32         /* frames of one port, before the next has its turn */
-#define SEND_FRAMES   256        /* of a switch: for its own PFC frames, and copies of what it floods */
-#define SPARE_PACKETS 1024       /* of a switch: for what it floods */
-#define SETTLE_NS     2000000ULL /* while something is in a buffer */
-#define LOOK_NS       100000000ULL
-#define GRAIN_NS      50000ULL /* a turn is worth its while: what comes in this time shares it */
-#define RETRY_NS      20000ULL /* when an interface takes no more for the moment */
+#define BATCH          32         /* frames of one port, before the next has its turn */
+#define SEND_FRAMES    256        /* of a switch: for its own PFC frames, and copies of what it floods */
+#define SPARE_PACKETS  1024       /* of a switch: for what it floods */
+#define SETTLE_NS      2000000ULL /* while something is in a buffer */
+#define LOOK_NS        100000000ULL
+#define LEAST_GRAIN_NS 20000ULL
+#define MOST_GRAIN_NS  200000ULL
+#define RETRY_NS       20000ULL /* when an interface takes no more for the moment */
 
 /* A frame in a switch's memory: in as many queues as it has ports to leave by. */
 struct frame {
@@ -63,6 +64,7 @@ struct machine {
 struct fabric {
 	struct machine *machines;
 	u32 count;
+	u64 grain_ns; /* turns are so far apart */
 	int epoll;
 };
 
@@ -102,6 +104,18 @@ static void open_port(struct fabric *fabric, struct machine *machine, u32 index,
 		fail("receive from", ifname);
 }
 
+/*
+ * Frames that come within a quarter of the time that the longest frame takes on the fastest cable share a
+ * turn: a switch that stores and forwards is late by the whole of that time.
+ */
+static void note_rate(struct fabric *fabric, u64 rate_bps, u32 longest_frame)
+{
+	u64 grain = rate_bps ? longest_frame * 8 * NS_PER_S / 4 / rate_bps : 0;
+
+	fabric->grain_ns = grain < fabric->grain_ns ? grain : fabric->grain_ns;
+	fabric->grain_ns = fabric->grain_ns < LEAST_GRAIN_NS ? LEAST_GRAIN_NS : fabric->grain_ns;
+}
+
 static void open_switch(struct fabric *fabric, const struct fabric_config *config, u32 number, u8 *counters)
 {
 	const struct switch_config *found = &config->switches[number];
@@ -124,6 +138,7 @@ static void open_switch(struct fabric *fabric, const struct fabric_config *confi
 	for (u32 port = 0; port < core->ports; port++) {
 		const struct port_config *set = &found->ports[port];
 
+		note_rate(fabric, set->rate_bps, config->longest_frame);
 		switch_init_port(core, port, set->mac, set->rate_bps, set->burst_ns, config->weights,
 				 config->longest_frame);
 		open_port(fabric, machine, port, set->ifname, map);
@@ -164,6 +179,7 @@ static struct switch_file *open_fabric(struct fabric *fabric, const struct fabri
 	u8 *at = (u8 *)(file + 1);
 
 	fabric->count = config->count;
+	fabric->grain_ns = MOST_GRAIN_NS;
 	fabric->machines = zeroed(config->count, sizeof(*fabric->machines));
 	fabric->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (fabric->epoll < 0)
@@ -389,7 +405,7 @@ static void run(const struct fabric *fabric)
 			next = due < next ? due : next;
 		}
 		if (count) {
-			rest(now + GRAIN_NS);
+			rest(now + fabric->grain_ns);
 			continue;
 		}
 		now = now_ns();
