@@ -133,6 +133,7 @@ def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:
         links={name: link for name, link in actual.links.items() if name not in lost},
         routes=frozenset(r for r in actual.routes if not lost & {link for link, _ in r.hops}),
         neighbours=frozenset(n for n in actual.neighbours if n.link not in lost),
+        policies=frozenset(p for p in actual.policies if p.link not in lost),
         rxe={device: link for device, link in actual.rxe.items() if link not in lost},
     )
 

@@ -16,6 +16,7 @@ _PLURALS = {
     "delay line": "delay lines",
     "link": "link properties",
     "nic": "NIC settings",
+    "policy": "routes by source",
     "program": "XDP programs",
     "soft switch": "soft switches",
     "state": "links up",

@@ -10,16 +10,12 @@ from math import ceil
 
 from hipsnet.node.shaping import burst_bytes
 from hipsnet.topology import Fabric, Switch, Topology, routes
+from hipsnet.topology.headroom import thresholds
 from hipsnet.topology.quantities import parse_size
-from hipsnet.topology.schema import Pfc
 
 PRIORITIES = 8
-RESPONSE_US = 5000
-"""How long a sender of the lab may go on after it was told to stop: it may be waiting for a processor."""
 
 _LATE_NS = 5_000_000  # what a port catches up with when the process had to wait for a processor
-_UNLIMITED_BPS = 10_000_000_000
-_NS_PER_M = 5
 _ETHERNET_BYTES = 14
 _CHUNK_BYTES = (
     1024  # of a frame, that a chunk of memory is counted on to hold: `chunk_bytes` of switch_config.c
@@ -37,44 +33,6 @@ class Sockets:
     map: int
     ifindexes: tuple[int, ...]
     rates_bps: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """Those of one priority, the same at every port, in bytes; see hipsnet/stack/switch_buffer.h."""
-
-    lossless: bool
-    reserved: int
-    headroom: int
-    xoff: int
-    xon: int
-    alpha: float
-    hysteresis: int
-
-
-def thresholds(topology: Topology) -> tuple[Thresholds, ...]:
-    """What each priority may hold, by the file or by the formulas of hipsnet/stack/README.md."""
-    frame, pfc = frame_bytes(topology), topology.pfc
-    lossy = Thresholds(False, 2 * frame, 0, 0, 0, pfc.alpha if pfc else 1.0, 0)
-    if pfc is None:
-        return (lossy,) * PRIORITIES
-    xoff = parse_size(pfc.xoff) if pfc.xoff else 0
-    xon = parse_size(pfc.xon) if pfc.xon else xoff // 2
-    room = headroom(topology, pfc)
-    lossless = Thresholds(
-        True, 2 * frame, room, xoff, max(xon, 1) if pfc.xon or xoff else 0, pfc.alpha, 2 * frame
-    )
-    return tuple(lossless if priority in pfc.priorities else lossy for priority in range(PRIORITIES))
-
-
-def headroom(topology: Topology, pfc: Pfc) -> int:
-    """What still comes after XOFF: the way there and back, the sender's answer, and a frame begun at each end."""
-    if pfc.headroom:
-        return parse_size(pfc.headroom)
-    rate, frame = topology.link.rate_bps or _UNLIMITED_BPS, frame_bytes(topology)
-    way_ns = pfc.cable_m * _NS_PER_M + topology.link.delay_us * 1000
-    late_ns = 2 * way_ns + RESPONSE_US * 1000
-    return ceil(rate * late_ns / 8e9) + burst_bytes(rate, topology.link.mtu) + 2 * frame
 
 
 def frame_bytes(topology: Topology) -> int:

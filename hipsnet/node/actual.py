@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
-from hipsnet.node.desired import NeighbourConfig, RouteConfig, TableEntry
+from hipsnet.node.desired import NeighbourConfig, PolicyConfig, RouteConfig, TableEntry
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Actual:
     resolved: dict[tuple[str, IPv4Address], str] = field(default_factory=dict)
     sysctls: dict[str, str] | None = None
     table: frozenset[TableEntry] | None = None
+    policies: frozenset[PolicyConfig] = frozenset()
     program_differences: tuple[str, ...] | None = None
     rxe: dict[str, str] = field(default_factory=dict)
     foreign_rxe: dict[str, str] = field(default_factory=dict)

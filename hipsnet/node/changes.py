@@ -11,6 +11,7 @@ from hipsnet.node import (
     neighbours,
     nic,
     offloads,
+    policy,
     rdma,
     routes,
     shaping,
@@ -28,12 +29,13 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
     link comes up when its program is attached, and carries routes only then.
     """
     moving = [
+        *policy.differences(desired, actual),
         *neighbours.differences(desired, actual),
         *routes.differences(desired, actual),
         *addresses.differences(desired, actual),
     ]
     removed = [change for change in moving if change.action == "remove"]
-    order = {"address": 0, "neighbour": 2, "route": 3}
+    order = {"address": 0, "neighbour": 2, "route": 3, "policy": 4}
     placed = sorted((c for c in moving if c.action != "remove"), key=lambda change: order[change.aspect])
     of_links = [change for change in placed if change.aspect == "address"]
     by_links = [change for change in placed if change.aspect != "address"]

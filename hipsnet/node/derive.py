@@ -14,6 +14,7 @@ from hipsnet.node.desired import (
     LinkConfig,
     NeighbourConfig,
     NodeConfig,
+    PolicyConfig,
     RouteConfig,
     TableEntry,
 )
@@ -60,6 +61,7 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
         neighbours=neighbours,
         sysctls=_server_sysctls(names, in_lab=host is None, is_alone=len(together) == 1),
         table=_table(fabric, server, identity, neighbours, names),
+        policies=_policies(fabric, server, names) if len(together) == 1 else (),
     )
 
 
@@ -191,6 +193,19 @@ def _kernel_routes(fabric: Fabric, node: Server | Switch, names: list[str]) -> t
         RouteConfig(route.prefix, tuple(sorted((names[hop.port], hop.via) for hop in route.hops)))
         for route in routes(fabric, node.name)
     )
+
+
+def _policies(fabric: Fabric, server: Server, names: list[str]) -> tuple[PolicyConfig, ...]:
+    """For each port, the shared routes by that port alone."""
+    shared = [route for route in routes(fabric, server.name) if len(route.hops) > 1]
+    found = []
+    for port in server.ports:
+        own = sorted(
+            (route.prefix, hop.via) for route in shared for hop in route.hops if hop.port == port.index
+        )
+        if own and port.address is not None:
+            found.append(PolicyConfig(names[port.index], port.address.ip, tuple(own)))
+    return tuple(found)
 
 
 def _neighbours(

@@ -85,6 +85,15 @@ class RouteConfig:
 
 
 @dataclass(frozen=True)
+class PolicyConfig:
+    """What is sent from an address of a link has ways of its own: prefixes, each by way of a next hop."""
+
+    link: str
+    source: IPv4Address
+    routes: tuple[tuple[IPv4Network, IPv4Address], ...]
+
+
+@dataclass(frozen=True)
 class NeighbourConfig:
     """A permanent neighbour; `mac` None is still to be found out by ARP (hosts only)."""
 
@@ -116,6 +125,7 @@ class NodeConfig:
     neighbours: tuple[NeighbourConfig, ...] = ()
     sysctls: dict[str, str] = field(default_factory=dict)
     table: tuple[TableEntry, ...] = ()
+    policies: tuple[PolicyConfig, ...] = ()
 
     @property
     def ports(self) -> tuple[LinkConfig, ...]:

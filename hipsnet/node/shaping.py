@@ -9,19 +9,12 @@ from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
+from hipsnet.topology.headroom import burst_bytes as burst_bytes
 from hipsnet.topology.quantities import format_rate
 
 _ROOT = 0xFFFF_FFFF
 _QDISC, _CLASS = 0x48_0000, 0x48_0001
 """Handles of ours: 48: and 48:1 ('H'). A root qdisc with another handle was made by somebody else."""
-
-
-def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """What may leave at once: one millisecond of the rate, and never less than two frames.
-
-    A larger burst lets small messages pass faster than the cable; a smaller one costs rate: timers are late.
-    """
-    return max(2 * (mtu + 14), rate_bps // 8 // 1000)
 
 
 def read(context: Context, link: ActualLink) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""Routing by source: what is sent from a port's address leaves by that port, where a route has several.
+
+A connection that is bound to a port (RoCE's always is: its GID is that port's address) must not share the other
+ports. Each such port has a routing table of its own, numbered by the interface's index, and a rule that leads what
+this node sends from its address there; what the table does not have goes by the main one.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from hipsnet.node.actual import Actual
+from hipsnet.node.change import Change
+from hipsnet.node.context import Context
+from hipsnet.node.desired import PROTOCOL, NodeConfig, PolicyConfig
+
+_PRIORITY = 7200
+_TABLES = PROTOCOL << 24
+"""The first of our tables; an interface's index is added."""
+
+
+def read(context: Context) -> frozenset[PolicyConfig]:
+    """Rules that hipsnet made in this namespace, with their tables; without its interface a rule's link is ""."""
+    names = {index: name for name, index in context.indexes.items()}
+    found = set()
+    for message in context.netlink.get_rules(family=socket.AF_INET):
+        if message.get("FRA_PROTOCOL") != PROTOCOL or message.get("FRA_PRIORITY") != _PRIORITY:
+            continue
+        table = message.get("FRA_TABLE")
+        source = IPv4Address(message.get("FRA_SRC"))
+        found.add(PolicyConfig(names.get(table - _TABLES, ""), source, _routes(context, table)))
+    return frozenset(found)
+
+
+def _routes(context: Context, table: int) -> tuple[tuple[IPv4Network, IPv4Address], ...]:
+    messages = context.netlink.get_routes(family=socket.AF_INET, table=table)
+    return tuple(
+        sorted(
+            (IPv4Network((message.get("RTA_DST") or "0.0.0.0", message["dst_len"])), _gateway(message))
+            for message in messages
+        )
+    )
+
+
+def _gateway(message: object) -> IPv4Address:
+    return IPv4Address(message.get("RTA_GATEWAY") or "0.0.0.0")  # type: ignore[attr-defined]
+
+
+def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """Rules to remove, change and add; those of other links than the node's are another server's."""
+    mine = {link.name for link in desired.links} | {""}
+    have = {(found.link, found.source): found for found in actual.policies if found.link in mine}
+    want = {(found.link, found.source): found for found in desired.policies}
+    for key in sorted(have.keys() - want.keys()):
+        yield Change(desired.name, "policy", "remove", f"from {key[1]}", _text(have[key]), "", have[key])
+    for key, policy in want.items():
+        if key not in have:
+            yield Change(desired.name, "policy", "add", f"from {key[1]}", "", _text(policy), policy)
+        elif have[key].routes != policy.routes:
+            before, after = _text(have[key]), _text(policy)
+            yield Change(desired.name, "policy", "change", f"from {key[1]}", before, after, policy)
+
+
+def _text(policy: PolicyConfig) -> str:
+    ways = ", ".join(f"{prefix} via {via}" for prefix, via in policy.routes)
+    return f"{policy.link or 'an interface that is gone'}: {ways or 'nothing'}"
+
+
+def apply(context: Context, change: Change) -> None:
+    """Make one table and its rule what they have to be, or remove them."""
+    policy: PolicyConfig = change.value
+    _remove_rules(context, policy)
+    if not policy.link:
+        return
+    table = _TABLES + context.index(policy.link)
+    context.netlink.flush_routes(table=table, family=socket.AF_INET)
+    if change.action == "remove":
+        return
+    for prefix, via in policy.routes:
+        request = {"dst": str(prefix), "gateway": str(via), "oif": context.index(policy.link)}
+        context.netlink.route("add", proto=PROTOCOL, table=table, **request)
+    context.netlink.rule(
+        "add", src=f"{policy.source}/32", table=table, priority=_PRIORITY, protocol=PROTOCOL, iifname="lo"
+    )
+
+
+def _remove_rules(context: Context, policy: PolicyConfig) -> None:
+    """Delete our rules for an address, whatever table they lead to."""
+    while True:
+        try:
+            context.netlink.rule("del", src=f"{policy.source}/32", priority=_PRIORITY, protocol=PROTOCOL)
+        except NetlinkError as error:
+            if error.code == errno.ENOENT:
+                return
+            raise
