@@ -214,6 +214,20 @@ def lookup(fd: int, key: bytes, size: int) -> bytes | None:
     return value.raw
 
 
+def lookup_all(fd: int, keys: int, values: int, count: int) -> int:
+    """Read up to `count` entries of a map by one call into memory at these addresses; how many there were.
+
+    Linux 5.13 for an array with values per CPU.
+    """
+    found, last = ctypes.c_uint32(count), ctypes.c_uint32()
+    result = libbpf().bpf_map_lookup_batch(
+        fd, None, ctypes.byref(last), ctypes.c_void_p(keys), ctypes.c_void_p(values), ctypes.byref(found), None
+    )
+    if result != -errno.ENOENT:  # that was the last of them
+        answer(result, "read all entries of a map")
+    return found.value
+
+
 def delete(fd: int, key: bytes) -> None:
     """Remove a key; no error if it is not there."""
     result = libbpf().bpf_map_delete_elem(fd, key)

@@ -1,0 +1,46 @@
+"""Command `top`: the ports of a fabric, live, or once for scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hipsnet.errors import InputError
+from orchestrator import topology_file
+
+app = typer.Typer()
+
+
+@app.command()
+def top(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
+    node: Annotated[
+        str | None, typer.Option("--node", help="the server that this machine plays (hosts)")
+    ] = None,
+    interval: Annotated[float, typer.Option(help="seconds between two looks, 0.1 to 60")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="print a table of one interval")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one interval as JSON")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print one interval as CSV")] = False,
+) -> None:
+    """Show pauses, traffic, losses and buffers of every port and priority, live (`?` there explains it)."""
+    if not 0.1 <= interval <= 60:
+        raise InputError(f"--interval: found {interval:g}; wanted 0.1 to 60 seconds")
+    if once + as_json + as_csv > 1:
+        raise InputError("--once, --json, --csv: found several; wanted one")
+    from orchestrator.telemetry import watching  # numpy: only for those who look at numbers
+
+    topology, fabric = topology_file.load(file)
+    with watching.watch(topology, fabric, node) as (ports, sources):
+        if once or as_json or as_csv:
+            from orchestrator.telemetry import printing
+
+            snapshot = watching.one_interval(ports, sources, interval)
+            show = printing.as_json if as_json else printing.as_csv if as_csv else printing.as_table
+            show(snapshot)
+            return
+        from orchestrator.telemetry.monitor import Monitor
+        from orchestrator.top.app import TopApp
+
+        TopApp(ports, Monitor(ports, sources.read), interval).run()

@@ -1,0 +1,30 @@
+"""What one end of a cable knows of the other, and priorities of their port."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orchestrator.telemetry.fields import PRIORITIES, RECEIVED_AND_SENT, WHOLE
+from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.reading import Reading
+
+
+def fill_in_from_peers(reading: Reading, ports: WatchedPorts) -> None:
+    """What a port is not known to have sent is what its peer received, and the other way round."""
+    ends = np.flatnonzero(ports.peers != NOBODY)
+    peers = ports.peers[ends]
+    for pair in RECEIVED_AND_SENT:
+        for mine, theirs in (pair, pair[::-1]):
+            missing = ~reading.known[mine][ends] & reading.known[theirs][peers]
+            if missing.any():
+                at, lane = np.nonzero(missing)
+                reading.values[mine][ends[at], lane] = reading.values[theirs][peers[at], lane]
+                reading.known[mine][ends[at], lane] = True
+
+
+def sum_up(reading: Reading) -> None:
+    """What is known by priority only is summed up for the port."""
+    lanes = slice(0, PRIORITIES)
+    missing = ~reading.known[:, :, WHOLE] & reading.known[:, :, lanes].any(axis=2)
+    reading.values[missing, WHOLE] = reading.values[missing][:, lanes].sum(axis=1)
+    reading.known[:, :, WHOLE] |= missing

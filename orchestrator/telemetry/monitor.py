@@ -1,0 +1,89 @@
+"""Watching a fabric: each look gives the rates since the last one, what happened, and remembers the past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from orchestrator.telemetry import rates as rate
+from orchestrator.telemetry.events import Event, changes_of_links, changes_of_storms, storms
+from orchestrator.telemetry.fields import FIELDS, GAUGES, INDEX, LANES, PRIORITIES
+from orchestrator.telemetry.pauses import Pause, pauses
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.rates import Amounts, Rates
+from orchestrator.telemetry.reading import Counts, Flags, Reading
+from orchestrator.telemetry.sample import Rows, Sample, lanes, sample
+
+HISTORY = 120
+"""So many intervals are remembered, of large fabrics fewer."""
+_HISTORY_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What was seen by one look; `storms` has shape (ports, priorities)."""
+
+    ports: WatchedPorts
+    reading: Reading
+    rates: Rates
+    storms: Flags
+    pauses: tuple[Pause, ...]
+    events: tuple[Event, ...]
+
+    def sample(self, port: int, lane: int) -> Sample:
+        """The numbers of one line."""
+        return sample(self.rates, port, lane)
+
+    def lanes(self) -> Rows:
+        """The (port, lane) that are worth a line, shape (lines, 2)."""
+        return lanes(self.ports, self.reading)
+
+
+class Monitor:
+    """Looks at a fabric through `read`; the first look is made at once, to have something to compare with."""
+
+    def __init__(self, ports: WatchedPorts, read: Callable[[], Reading]) -> None:
+        self._ports = ports
+        self._read = read
+        self._last = read()
+        self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
+        size = len(FIELDS) * len(ports) * LANES * 4
+        length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
+        # The newest is written over the oldest; each number's past is in one place.
+        self._past = np.full((len(FIELDS), len(ports), LANES, length), np.nan, np.float32)
+        self._looks = 0
+        speeds = tuple(port.rate_bps for port in ports.ports)
+        self._possible: Callable[[int], Counts] = lru_cache(2)(lambda s: rate.possible(s, speeds))
+
+    def look(self) -> Snapshot:
+        """Read all counters again."""
+        reading = self._read()
+        most = self._possible(math.ceil(reading.time_s - self._last.time_s))
+        rates = rate.between(self._last, reading, most)
+        stormy = storms(rates)
+        events = (
+            *changes_of_links(self._ports, self._last, reading),
+            *changes_of_storms(self._ports, self._storms, stormy),
+        )
+        self._last, self._storms = reading, stormy
+        self._remember(rates)
+        return Snapshot(self._ports, reading, rates, stormy, pauses(self._ports, rates), events)
+
+    def past(self, field: str, port: int, lane: int) -> Amounts:
+        """A number's last rates (of a gauge, values), the oldest first; NaN where it was not known.
+
+        Of a time in microseconds it is the share of the time in millionths.
+        """
+        past = self._past[INDEX[field], port, lane]
+        newest = self._looks % len(past)
+        return np.concatenate((past[newest:], past[:newest]))
+
+    def _remember(self, rates: Rates) -> None:
+        slot = self._looks % self._past.shape[3]
+        self._past[..., slot] = rates.amounts / rates.seconds
+        self._past[list(GAUGES), ..., slot] = rates.amounts[list(GAUGES)]
+        self._looks += 1

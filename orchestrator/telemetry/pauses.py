@@ -1,0 +1,133 @@
+"""Who pauses whom: out of pause frames, the ports that stop others, and where the stopping began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.telemetry.fields import (
+    PRIORITIES,
+    RX_PAUSE_FRAMES,
+    RX_PAUSE_US,
+    TX_PAUSE_FRAMES,
+    TX_PAUSE_US,
+)
+from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.rates import Amounts, Rates
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A port stops its peer's sending in a priority: `by` is the culprit's port, `of` the victim's, by name.
+
+    `share` of the time, None if nobody counts it. `roots` are the nodes where the chain of stopping that leads
+    here begins: nodes that stop others and are not stopped themselves; empty if it goes in a circle.
+    """
+
+    by: str
+    of: str
+    priority: int
+    frames_per_s: float
+    share: float | None
+    roots: tuple[str, ...] = ()
+
+    @property
+    def culprit(self) -> str:
+        """The node that stops."""
+        return self.by.rpartition(".")[0]
+
+    @property
+    def victim(self) -> str:
+        """The node that is stopped."""
+        return self.of.rpartition(".")[0]
+
+
+def pauses(ports: WatchedPorts, rates: Rates) -> tuple[Pause, ...]:
+    """All pauses of an interval, the longest (then the most frames) first."""
+    found = [*_seen_by_victims(ports, rates), *_seen_by_culprits(ports, rates)]
+    edges = {(pause.culprit, pause.victim, pause.priority) for pause in found}
+    rooted = [
+        Pause(
+            pause.by, pause.of, pause.priority, pause.frames_per_s, pause.share,
+            roots(edges, pause.culprit, pause.priority),
+        )
+        for pause in found
+    ]  # fmt: skip
+    return tuple(sorted(rooted, key=lambda pause: (-(pause.share or 0), -pause.frames_per_s, pause.by)))
+
+
+def roots(edges: Iterable[tuple[str, str, int]], culprit: str, priority: int) -> tuple[str, ...]:
+    """Where the stopping by `culprit` comes from, going back from victims to their culprits; sorted."""
+    stoppers: dict[str, set[str]] = {}
+    for by, of, lane in edges:
+        if lane == priority:
+            stoppers.setdefault(of, set()).add(by)
+    seen, waiting, found = {culprit}, [culprit], set()
+    while waiting:
+        node = waiting.pop()
+        behind = stoppers.get(node, set())
+        if not behind:
+            found.add(node)
+        waiting += behind - seen
+        seen |= behind
+    return tuple(sorted(found))
+
+
+def circles(found: Sequence[Pause]) -> tuple[tuple[str, ...], ...]:
+    """Nodes that stop one another in a circle, by priority: nothing there will ever move again of itself."""
+    stuck = {(node, pause.priority) for pause in found if not pause.roots for node in (pause.culprit,)}
+    lanes = sorted({priority for _, priority in stuck})
+    return tuple(tuple(sorted(node for node, lane in stuck if lane == priority)) for priority in lanes)
+
+
+def _seen_by_victims(ports: WatchedPorts, rates: Rates) -> list[Pause]:
+    return [
+        _pause(
+            rates,
+            ports.ports[port].peer_name,
+            ports.ports[port].name,
+            port,
+            lane,
+            RX_PAUSE_FRAMES,
+            RX_PAUSE_US,
+        )
+        for port, lane in _active(rates.amounts, RX_PAUSE_FRAMES, RX_PAUSE_US)
+    ]
+
+
+def _seen_by_culprits(ports: WatchedPorts, rates: Rates) -> list[Pause]:
+    """Those whose victim is not watched: what a host sends to a switch."""
+    return [
+        _pause(
+            rates,
+            ports.ports[port].name,
+            ports.ports[port].peer_name,
+            port,
+            lane,
+            TX_PAUSE_FRAMES,
+            TX_PAUSE_US,
+        )
+        for port, lane in _active(rates.amounts, TX_PAUSE_FRAMES, TX_PAUSE_US)
+        if ports.peers[port] == NOBODY
+    ]
+
+
+def _active(amounts: Amounts, frames: int, time: int) -> list[tuple[int, int]]:
+    lanes = slice(0, PRIORITIES)
+    return [
+        (int(port), int(lane))
+        for port, lane in np.argwhere((amounts[frames, :, lanes] > 0) | (amounts[time, :, lanes] > 0))
+    ]
+
+
+def _pause(rates: Rates, by: str, of: str, port: int, lane: int, frames: int, time: int) -> Pause:
+    count, us = rates.amounts[frames, port, lane], rates.amounts[time, port, lane]
+    return Pause(
+        by=by,
+        of=of,
+        priority=lane,
+        frames_per_s=0.0 if np.isnan(count) else float(count) / rates.seconds,
+        share=None if np.isnan(us) else min(float(us) / 1e6 / rates.seconds, 1.0),
+    )

@@ -1,0 +1,62 @@
+"""All counters of all ports at one time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from orchestrator.telemetry.fields import FIELDS, LANES
+
+Counts = np.ndarray[tuple[int, int, int], np.dtype[np.uint64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Arrays of shape (fields, ports, lanes); what is not `known` is not counted by anybody.
+
+    `present` are the ports that are there, `up` those that have a carrier. `epoch` is another number when
+    whatever counts a port was replaced, and so began anew. All of these have shape (ports,).
+    """
+
+    time_s: float
+    values: Counts
+    known: Flags
+    present: Flags
+    up: Flags
+    epoch: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def tell(self, field: int, ports: Any, lanes: Any, values: Any) -> None:
+        """Write down what somebody has counted."""
+        self.values[field, ports, lanes] = values
+        self.known[field, ports, lanes] = True
+
+    def add(self, field: int, ports: Any, lanes: Any, values: Any) -> None:
+        """Add to what others have counted."""
+        self.values[field, ports, lanes] += np.asarray(values).astype(np.uint64)
+        self.known[field, ports, lanes] = True
+
+
+class Source(Protocol):
+    """Something that counts; opened once, read often, closed in the end."""
+
+    def read(self, reading: Reading) -> None:
+        """Write down what is counted now. What is gone is left out, and found again when it is back."""
+
+    def close(self) -> None:
+        """Let go of everything that is held open."""
+
+
+def empty(time_s: float, ports: int) -> Reading:
+    """A reading in which nothing is known yet."""
+    shape = (len(FIELDS), ports, LANES)
+    return Reading(
+        time_s,
+        np.zeros(shape, np.uint64),
+        np.zeros(shape, bool),
+        np.zeros(ports, bool),
+        np.zeros(ports, bool),
+        np.zeros(ports, np.int64),
+    )

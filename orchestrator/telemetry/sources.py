@@ -1,0 +1,42 @@
+"""Who counts what on the ports of a fabric, opened together and read one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from orchestrator.telemetry.cables import fill_in_from_peers, sum_up
+from orchestrator.telemetry.interfaces import Interfaces
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.programs import ProgramCounters
+from orchestrator.telemetry.reading import Reading, Source, empty
+
+
+class Sources:
+    """All that counts; open it by `with`. A later source may say better what an earlier one has said."""
+
+    def __init__(self, ports: WatchedPorts, sources: Sequence[Source]) -> None:
+        self.ports = ports
+        self._sources = sources
+
+    def __enter__(self) -> Sources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in self._sources:
+            source.close()
+
+    def read(self) -> Reading:
+        """All counters now."""
+        reading = empty(time.monotonic(), len(self.ports))
+        for source in self._sources:
+            source.read(reading)
+            # What the far end has seen of a port is nearer the truth than what a later source says.
+            fill_in_from_peers(reading, self.ports)
+        sum_up(reading)
+        return reading
+
+
+def open_sources(ports: WatchedPorts) -> Sources:
+    """Open what counts on these ports. Raises CapabilityError without the right to look."""
+    return Sources(ports, (ProgramCounters(ports), Interfaces(ports)))

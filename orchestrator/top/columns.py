@@ -1,0 +1,96 @@
+"""The columns of the table of ports: how wide, what is in them, and by what they sort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.style import Style
+
+from orchestrator.telemetry import fields
+from orchestrator.telemetry.fields import WHOLE
+from orchestrator.telemetry.monitor import Snapshot
+from orchestrator.telemetry.sample import Rows, Sample
+from orchestrator.top import numbers, severity
+
+Keys = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of a sample; `by` are the fields whose amounts it sorts by, the first that differs decides."""
+
+    title: str
+    width: int
+    name: str
+    text: Callable[[float | None], str]
+    by: tuple[int, ...]
+    style: Callable[[float | None], Style]
+
+
+def _plain(value: float | None) -> Style:
+    return severity.PLAIN if value else severity.QUIET
+
+
+def _frames(value: float | None) -> Style:
+    return severity.STRONG if value else severity.QUIET
+
+
+def _share(value: float | None) -> Style:
+    return severity.STYLES[severity.of_pause(value, None)] if value else severity.QUIET
+
+
+def _loss(value: float | None) -> Style:
+    return severity.STYLES[severity.MOST] if value else severity.QUIET
+
+
+COLUMNS = (
+    Column("RxPau/s", 7, "rx_pause_per_s", numbers.count, (fields.RX_PAUSE_FRAMES,), _frames),
+    Column("Rx%", 4, "rx_pause_share", numbers.percent, (fields.RX_PAUSE_US, fields.RX_PAUSE_FRAMES), _share),
+    Column("TxPau/s", 7, "tx_pause_per_s", numbers.count, (fields.TX_PAUSE_FRAMES,), _frames),
+    Column("Tx%", 4, "tx_pause_share", numbers.percent, (fields.TX_PAUSE_US, fields.TX_PAUSE_FRAMES), _share),
+    Column("Rxbit/s", 7, "rx_bps", numbers.count, (fields.RX_BYTES,), _plain),
+    Column("Txbit/s", 7, "tx_bps", numbers.count, (fields.TX_BYTES,), _plain),
+    Column("Drop/s", 6, "drops_per_s", numbers.count, (fields.DROPS,), _loss),
+    Column("ECN/s", 6, "ecn_per_s", numbers.count, (fields.ECN_MARKS,), _frames),
+    Column("Buf%", 5, "buffer_share", numbers.percent, (fields.BUFFER,), _share),
+)
+PORT = len(COLUMNS)
+"""Sorting by name, the order of the file."""
+PAUSE = PORT + 1
+"""Sorting by any pause, the longest first: what one looks for."""
+SORTS = (*(column.title for column in COLUMNS), "port", "pause")
+
+
+def cell(column: Column, sample: Sample) -> tuple[str, Style]:
+    """A number with its style; `*` behind it says that it is the whole port's."""
+    value = getattr(sample, column.name)
+    mark = "*" if column.name in sample.whole and value is not None else " "
+    return f"{column.text(value):>{column.width}}{mark}", column.style(value)
+
+
+def arranged(snapshot: Snapshot, rows: Rows, by: int, descending: bool) -> Rows:
+    """In which order the rows, pairs of port and lane, are to be shown."""
+    places = np.arange(len(rows))
+    if by == PORT:
+        return places[::-1] if descending else places
+    keys = [_amounts(snapshot, rows, field) for field in _fields(by)]
+    if by == PAUSE:
+        keys = [np.maximum(keys[0], keys[1]), keys[2] + keys[3]]
+    sign = -1 if descending else 1
+    # The last key of lexsort is the first that counts; the order of the file decides between equals.
+    return np.lexsort([places, *(sign * key for key in reversed(keys))])
+
+
+def _fields(by: int) -> tuple[int, ...]:
+    if by == PAUSE:
+        return (fields.RX_PAUSE_US, fields.TX_PAUSE_US, fields.RX_PAUSE_FRAMES, fields.TX_PAUSE_FRAMES)
+    return COLUMNS[by].by
+
+
+def _amounts(snapshot: Snapshot, rows: Rows, field: int) -> Keys:
+    amounts = snapshot.rates.amounts[field]
+    own = amounts[rows[:, 0], rows[:, 1]]
+    return np.asarray(np.nan_to_num(np.where(np.isnan(own), amounts[rows[:, 0], WHOLE], own)), np.float64)

@@ -1,0 +1,181 @@
+"""A widget of lines, of which only those in sight are made, and only what changed on them is drawn again.
+
+Textual's own table looks at every cell for each update; a fabric has thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from orchestrator.top import severity
+
+Line = tuple[tuple[str, Style], ...]
+SELECTED = Style(reverse=True)
+
+
+class LineView(Widget, can_focus=True):
+    """Lines below a heading that stays. Subclasses say how many there are, and what each looks like.
+
+    `cursor` is the chosen line, if lines can be chosen; else the arrow keys move what is in sight.
+    """
+
+    has_cursor: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,ctrl+d", "page(1)", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", show=False),
+        Binding("home,g", "move(-1000000)", show=False),
+        Binding("end,G", "move(1000000)", show=False),
+        Binding("enter", "choose", show=False),
+    ]
+
+    class Chosen(Message):
+        """A line was chosen, by Enter or by the mouse."""
+
+        def __init__(self, view: LineView, index: int) -> None:
+            self.view, self.index = view, index
+            super().__init__()
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.cursor = 0
+        self.first = 0
+        self._shown: list[Line] = []
+        self._strips: list[Strip] = []
+
+    def heading(self) -> Sequence[Line]:
+        """The lines that stay."""
+        return ()
+
+    def count(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def line(self, index: int) -> Line:
+        """One of them."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        """Make the lines in sight anew; the screen is told of what differs."""
+        if not self.size or not self.display:
+            return
+        heading = list(self.heading())
+        room = max(self.size.height - len(heading), 1)
+        self._keep_in_sight(room)
+        lines = heading
+        for index in range(self.first, min(self.first + room, self.count())):
+            line = self.line(index)
+            chosen = self.has_cursor and index == self.cursor and self.has_focus
+            lines.append(tuple((text, style + SELECTED) for text, style in line) if chosen else line)
+        before, self._shown = self._shown, lines
+        self._strips = self._made(before, lines)
+        changed = [
+            Region(start, y, end - start, 1)
+            for y in range(max(len(before), len(lines)))
+            for start, end in _difference(
+                before[y] if y < len(before) else (), lines[y] if y < len(lines) else (), self.size.width
+            )
+        ]
+        if changed:
+            self.refresh(*changed)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What `draw` has made, as it is: there are neither borders nor filters to be applied."""
+        blank = Strip.blank(self.size.width, severity.GROUND)
+        found = [self._strips[y] if y < len(self._strips) else blank for y in crop.line_range]
+        return [strip.crop(crop.x, crop.right) for strip in found]
+
+    def on_resize(self, _: Resize) -> None:
+        """Another size: all of it again."""
+        self._shown, self._strips = [], []
+        self.draw()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        """Show the cursor."""
+        self.draw()
+
+    def on_blur(self) -> None:
+        """Hide it."""
+        self.draw()
+
+    def on_click(self, event: Click) -> None:
+        """Choose what is under the pointer."""
+        index = self.first + event.y - len(self.heading())
+        if event.y >= len(self.heading()) and index < self.count():
+            self._go(index)
+
+    def on_mouse_scroll_down(self, _: MouseScrollDown) -> None:
+        """Go on by some lines."""
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self, _: MouseScrollUp) -> None:
+        """Go back by some lines."""
+        self.action_move(-3)
+
+    def action_move(self, by: int) -> None:
+        """Go by so many lines."""
+        self._go((self.cursor if self.has_cursor else self.first) + by)
+
+    def action_page(self, by: int) -> None:
+        """Go by so many pages."""
+        self.action_move(by * max(self.size.height - len(self.heading()) - 1, 1))
+
+    def action_choose(self) -> None:
+        """Tell that the line under the cursor was chosen."""
+        if self.has_cursor and 0 <= self.cursor < self.count():
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def _made(self, before: list[Line], lines: list[Line]) -> list[Strip]:
+        """The strips of these lines, as far as possible those of before."""
+        width = self.size.width
+        return [
+            self._strips[y] if y < len(before) and before[y] == line else _strip(line, width)
+            for y, line in enumerate(lines)
+        ]
+
+    def _go(self, index: int) -> None:
+        if self.has_cursor:
+            self.cursor = index
+        else:
+            self.first = index
+        self.draw()
+
+    def _keep_in_sight(self, room: int) -> None:
+        last = self.count() - 1
+        self.cursor = max(0, min(self.cursor, last))
+        if self.has_cursor:
+            self.first = min(max(self.first, self.cursor - room + 1), self.cursor)
+        self.first = max(0, min(self.first, last - room + 1))
+
+
+def _strip(line: Line, width: int) -> Strip:
+    strip = Strip([Segment(text, severity.GROUND + style) for text, style in line])
+    return strip.adjust_cell_length(width, severity.GROUND)
+
+
+def _difference(before: Line, after: Line, width: int) -> list[tuple[int, int]]:
+    """Which columns of a line have to be drawn again: none, or from the first to the last that changed."""
+    if before == after:
+        return []
+    if len(before) != len(after):
+        return [(0, width)]
+    at, start, end = 0, width, 0
+    for old, new in zip(before, after, strict=True):
+        if len(old[0]) != len(new[0]):
+            return [(0, width)]
+        if old != new:
+            start, end = min(start, at), at + len(new[0])
+        at += len(new[0])
+    return [(start, min(end, width))] if start < width else []

@@ -1,0 +1,51 @@
+"""The log: storms and changes of links, the newest first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from orchestrator.telemetry.events import Event
+from orchestrator.top import severity
+from orchestrator.top.line_view import Line, LineView
+
+_KEPT = 1000
+
+
+class LogView(LineView):
+    """Events with the time at which they were seen."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._events: deque[tuple[str, Event]] = deque(maxlen=_KEPT)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Write these down."""
+        now = datetime.now().strftime("%H:%M:%S")
+        for event in events:
+            self._events.appendleft((now, event))
+        self.draw()
+
+    @property
+    def last(self) -> Event | None:
+        """The newest."""
+        return self._events[0][1] if self._events else None
+
+    def heading(self) -> Sequence[Line]:
+        return (((" Storms and links", severity.TITLE),),)
+
+    def count(self) -> int:
+        return max(len(self._events), 1)
+
+    def line(self, index: int) -> Line:
+        if not self._events:
+            return ((" nothing has happened yet", severity.QUIET),)
+        time, event = self._events[index]
+        style = severity.STYLES[severity.MOST] if event.is_bad else severity.PLAIN
+        sign = "!" if event.is_bad else " "
+        return (
+            (f" {time} ", severity.QUIET),
+            (f"{sign} {event.kind:<14} {event.port}", style),
+            (f"  {event.detail}", severity.QUIET),
+        )

@@ -1,0 +1,51 @@
+"""Numbers in few characters, and histories as rows of blocks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from orchestrator.telemetry.rates import Amounts
+
+UNKNOWN = "-"
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+_BLOCKS = np.array(list(" ▁▂▃▄▅▆▇█"))
+
+
+def count(value: float | None) -> str:
+    """At most 5 characters, three digits that count: 0, 0.25, 12.3, 4.56k, 7.8G; - for what nobody knows."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    step = 0
+    while value >= 999.5 and step < len(_PREFIXES) - 1:
+        value, step = value / 1000, step + 1
+    if step == 0 and value == int(value):
+        return str(int(value))
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f}{_PREFIXES[step]}"
+
+
+def percent(share: float | None) -> str:
+    """At most 4 characters: 0, 0.3, 12, 100; what is above 0 and too small for that is <0.1."""
+    if share is None or math.isnan(share):
+        return UNKNOWN
+    value = share * 100
+    if 0 < value < 0.1:
+        return "<0.1"
+    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
+
+
+def sparkline(values: Amounts, width: int, top: float | None = None) -> str:
+    """The last `width` values, the newest at the right, as blocks below `top` (the greatest of them).
+
+    What is above 0 is never blank; what is not known is.
+    """
+    shown = np.nan_to_num(values[-width:])
+    highest = float(shown.max(initial=0.0)) if top is None else top
+    if highest <= 0:
+        return " " * width
+    steps = np.clip(np.rint(8 * shown / highest), shown > 0, 8).astype(np.int64)
+    return "".join(_BLOCKS[steps].tolist()).rjust(width)

@@ -1,0 +1,53 @@
+"""Who pauses whom: a line for each pause, its culprit, its victim, and where it began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.telemetry.monitor import Snapshot
+from orchestrator.telemetry.pauses import Pause, circles
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.top import numbers, severity
+from orchestrator.top.line_view import Line, LineView
+
+
+class PauseView(LineView):
+    """The pauses of the last interval, the longest first; below them circles, which are deadlocks."""
+
+    def __init__(self, ports: WatchedPorts, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._width = max(len(port.name) for port in ports.ports)
+        self._pauses: tuple[Pause, ...] = ()
+        self._circles: tuple[tuple[str, ...], ...] = ()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show this from now on."""
+        self._pauses = snapshot.pauses
+        self._circles = circles(snapshot.pauses)
+        self.draw()
+
+    def heading(self) -> Sequence[Line]:
+        width = self._width + 2
+        text = f" {'Culprit':<{width}}  {'Victim':<{width}} Pr {'Pau/s':>6} {'Time%':>5}  Begins at"
+        return (((text, severity.TITLE),),)
+
+    def count(self) -> int:
+        return max(len(self._circles) + len(self._pauses), 1)
+
+    def line(self, index: int) -> Line:
+        if index < len(self._circles):
+            text = f" deadlock: {', '.join(self._circles[index])} stop one another in a circle"
+            return ((text, severity.STYLES[severity.ALL]),)
+        if not self._pauses:
+            return ((" nobody pauses anybody", severity.QUIET),)
+        pause = self._pauses[index - len(self._circles)]
+        level = severity.of_pause(pause.share, pause.frames_per_s)
+        width = self._width + 1
+        return (
+            (f" {pause.by:<{width}}", severity.STRONG),
+            (f"{severity.SIGNS[level]}→ ", severity.STYLES[level]),
+            (f"{pause.of:<{width}}", severity.PLAIN),
+            (f"  {pause.priority} {numbers.count(pause.frames_per_s):>6} ", severity.PLAIN),
+            (f"{numbers.percent(pause.share):>5}", severity.STYLES[level]),
+            (f"  {', '.join(pause.roots) or 'a circle'}", severity.PLAIN),
+        )

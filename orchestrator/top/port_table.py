@@ -1,0 +1,161 @@
+"""The table of ports and priorities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from rich.style import Style
+
+from orchestrator.telemetry.fields import WHOLE
+from orchestrator.telemetry.monitor import Snapshot
+from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
+from orchestrator.telemetry.rates import Amounts
+from orchestrator.telemetry.sample import Rows, Sample
+from orchestrator.top import severity
+from orchestrator.top.columns import COLUMNS, PAUSE, PORT, SORTS, arranged, cell
+from orchestrator.top.line_view import Line, LineView
+from orchestrator.top.numbers import sparkline
+
+History = Callable[[str, int, int], Amounts]
+_HISTORY_WIDTH = 30
+
+
+class PortTable(LineView):
+    """A line for each port and priority; wide ones show the peer and the history, too."""
+
+    has_cursor = True
+
+    def __init__(self, ports: WatchedPorts, history: History, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._history = history
+        self._name_width = max(len(port.name) for port in ports.ports)
+        self._snapshot: Snapshot | None = None
+        self._rows: Rows = np.zeros((0, 2), np.int64)
+        self.sort_by, self.descending, self.wanted = PAUSE, True, ""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show this from now on; the cursor stays on its port."""
+        at = self.chosen()
+        self._snapshot = snapshot
+        rows = snapshot.lanes()
+        if self.wanted:
+            rows = rows[[self._is_wanted(snapshot, *row) for row in rows.tolist()]]
+        self._rows = rows[arranged(snapshot, rows, self.sort_by, self.descending)]
+        if at is not None and self.cursor > 0:
+            found = np.flatnonzero((self._rows == at).all(axis=1))
+            self.cursor = int(found[0]) if len(found) else self.cursor
+        self.draw()
+
+    def sort(self, by: int, descending: bool) -> None:
+        """Sort by another column, or the other way round."""
+        self.sort_by, self.descending = by % len(SORTS), descending
+        self._again()
+
+    def filter(self, words: str) -> None:
+        """Show only lines with all these words."""
+        self.wanted = words.lower()
+        self._again()
+
+    def chosen(self) -> tuple[int, int] | None:
+        """The port and lane under the cursor."""
+        if self.cursor >= len(self._rows):
+            return None
+        port, lane = self._rows[self.cursor].tolist()
+        return port, lane
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def heading(self) -> Sequence[Line]:
+        arrow = "▼" if self.descending else "▲"
+        by_port = arrow if self.sort_by == PORT else " "
+        names = [(f"  {'Port' + by_port:<{self._name_width}} Pr ", self.sort_by == PORT)]
+        if self._peer_width():
+            names.append(("Peer".ljust(self._name_width + 1), False))
+        for number, column in enumerate(COLUMNS):
+            sorts = number == self.sort_by or (self.sort_by == PAUSE and "pause" in column.name)
+            names.append((f"{column.title:>{column.width}}{arrow if sorts else ' '}", sorts))
+        if self._history_width():
+            names.append(("pause, history".rjust(self._history_width()), False))
+        line = tuple(
+            (text, severity.TITLE + _UNDERLINED if sorts else severity.TITLE) for text, sorts in names
+        )
+        return (line,)
+
+    def line(self, index: int) -> Line:
+        assert self._snapshot is not None
+        number, lane = self._rows[index].tolist()
+        port = self._snapshot.ports.ports[number]
+        found = self._snapshot.sample(number, lane)
+        level = level_of(self._snapshot, found)
+        name = f"{port.name:<{self._name_width}} {'*' if lane == WHOLE else lane:>2} "
+        pieces = [(f"{severity.SIGNS[level]} ", severity.STYLES[level]), (name, _name_style(level))]
+        if self._peer_width():
+            pieces.append((f"{port.peer_name:<{self._name_width + 1}}", severity.QUIET))
+        pieces += [cell(column, found) for column in COLUMNS]
+        width = self._history_width()
+        if width:
+            pieces.append((self._past(number, lane, found, width), severity.STYLES[severity.SOME]))
+        return tuple(pieces)
+
+    def _past(self, number: int, lane: int, found: Sample, width: int) -> str:
+        if found.rx_pause_share is None and found.tx_pause_share is None:
+            return sparkline(self._both("pause_frames", number, lane), width)
+        return sparkline(self._both("pause_us", number, lane) / 1e6, width, 1.0)
+
+    def _both(self, field: str, number: int, lane: int) -> Amounts:
+        return np.fmax(self._history(f"rx_{field}", number, lane), self._history(f"tx_{field}", number, lane))
+
+    def _taken(self) -> int:
+        return self._name_width + 6 + sum(column.width + 1 for column in COLUMNS)
+
+    def _peer_width(self) -> int:
+        return self._name_width + 1 if self.size.width >= self._taken() + self._name_width + 1 else 0
+
+    def _history_width(self) -> int:
+        free = self.size.width - self._taken() - self._peer_width() - 1
+        return min(free, _HISTORY_WIDTH) if self._peer_width() and free >= 8 else 0
+
+    def _again(self) -> None:
+        if self._snapshot is not None:
+            self.show(self._snapshot)
+
+    def _is_wanted(self, snapshot: Snapshot, number: int, lane: int) -> bool:
+        if not self.wanted:
+            return True
+        text = _words(snapshot, snapshot.ports.ports[number], number, lane)
+        return all(word in text for word in self.wanted.split())
+
+
+_UNDERLINED = Style(underline=True)
+
+
+def level_of(snapshot: Snapshot, found: Sample) -> int:
+    """How bad a line is: the worse of being stopped and stopping."""
+    if not (snapshot.reading.present[found.port] and snapshot.reading.up[found.port]):
+        return severity.DOWN
+    if found.priority is not None and snapshot.storms[found.port, found.priority]:
+        return severity.ALL
+    return max(
+        severity.of_pause(found.rx_pause_share, found.rx_pause_per_s),
+        severity.of_pause(found.tx_pause_share, found.tx_pause_per_s),
+    )
+
+
+def _name_style(level: int) -> Style:
+    return severity.STYLES[severity.DOWN] if level == severity.DOWN else severity.PLAIN
+
+
+def _words(snapshot: Snapshot, port: WatchedPort, number: int, lane: int) -> str:
+    """What a filter looks for: names, role, level, priority, and what is the matter."""
+    states = [
+        word
+        for word, holds in (
+            ("paused", np.nan_to_num(snapshot.rates.amounts[:4, number, lane]).any()),
+            ("storm", lane != WHOLE and snapshot.storms[number, lane]),
+            ("down", not snapshot.reading.up[number]),
+        )
+        if holds
+    ]
+    return " ".join([port.name, port.peer_name, port.role, f"level{port.level}", f"p{lane}", *states]).lower()

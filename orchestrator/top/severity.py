@@ -1,0 +1,73 @@
+"""How bad a pause is, in a few steps that have a sign and a colour each."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from rich.style import Style
+
+from orchestrator.telemetry.fields import (
+    PRIORITIES,
+    RX_PAUSE_FRAMES,
+    RX_PAUSE_US,
+    TX_PAUSE_FRAMES,
+    TX_PAUSE_US,
+)
+from orchestrator.telemetry.monitor import Snapshot
+
+NONE, SOME, MUCH, MOST, ALL, DOWN = range(6)
+SIGNS = "·░▒▓█x"
+_SHARES = np.array([1e-12, 0.1, 0.5, 0.99])
+_FRAMES_PER_S = np.array([1e-12, 10.0, 100.0])
+MEANINGS = ("none", "some", "10 %", "50 %", "99 %", "down")
+HAS_COLOR = not os.environ.get("NO_COLOR")
+
+
+def _style(color: str, bgcolor: str | None = None, bold: bool = False, underline: bool = False) -> Style:
+    """A style, which without colours still has the rest of it."""
+    shades = {"color": color, "bgcolor": bgcolor} if HAS_COLOR else {}
+    return Style(**shades, bold=bold or None, underline=underline or None)  # type: ignore[arg-type]
+
+
+GROUND = _style("#d5dbe3", "#11151a")
+BAR = _style("#d5dbe3", "#1e2630")
+QUIET = _style("#7f8c98")
+PLAIN = Style()
+STRONG = Style(bold=True)
+TITLE = _style("#8ab4f8", bold=True)
+STYLES = (
+    QUIET,
+    _style("#e5c07b"),
+    _style("#f0a04b"),
+    _style("#f2705d", bold=True),
+    _style("#ffffff", "#c0392b", bold=True),
+    _style("#ff79c6", bold=True, underline=True),
+)
+Levels = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def of_pause(share: float | None, frames_per_s: float | None) -> int:
+    """Of one pause: by its share of the time or, where nobody counts that, by its frames."""
+    if share is not None:
+        return int(np.searchsorted(_SHARES, share, side="right"))
+    return int(np.searchsorted(_FRAMES_PER_S, frames_per_s or 0.0, side="right"))
+
+
+def of_ports(snapshot: Snapshot) -> tuple[Levels, Levels]:
+    """Of every port at its worst priority: (that it is stopped, that it stops the other end)."""
+    stopped = _worst(snapshot, RX_PAUSE_FRAMES, RX_PAUSE_US)
+    stopped = np.where(snapshot.storms.any(axis=1), ALL, stopped)
+    stops = _worst(snapshot, TX_PAUSE_FRAMES, TX_PAUSE_US)
+    gone = ~(snapshot.reading.present & snapshot.reading.up)
+    return np.where(gone, DOWN, stopped), np.where(gone, DOWN, stops)
+
+
+def _worst(snapshot: Snapshot, frames: int, time: int) -> Levels:
+    lanes, seconds = slice(0, PRIORITIES), snapshot.rates.seconds
+    share = snapshot.rates.amounts[time, :, lanes] / 1e6 / seconds
+    count = np.nan_to_num(snapshot.rates.amounts[frames, :, lanes]) / seconds
+    by_share = np.searchsorted(_SHARES, np.nan_to_num(share), side="right")
+    by_frames = np.searchsorted(_FRAMES_PER_S, count, side="right")
+    return np.asarray(np.where(np.isnan(share), by_frames, by_share).max(axis=1), np.int64)

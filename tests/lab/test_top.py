@@ -1,0 +1,322 @@
+"""`hipsnet top` on a lab: what the screen says is what was counted on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from hipsnet.node import namespace
+from orchestrator.telemetry import watching
+from orchestrator.telemetry.monitor import Monitor
+from orchestrator.telemetry.sources import Sources
+from orchestrator.top.app import TopApp
+from orchestrator.top.detail import DetailScreen
+from orchestrator.top.help import HelpScreen
+from orchestrator.top.line_view import LineView
+from tests.kernel.frames import pfc
+from tests.lab.rig import Lab, command_line, hipsnet, run, traces
+
+_ETH_P_ALL = 3
+_OUTGOING = 4
+Act = Callable[[TopApp, Pilot[None]], Awaitable[None]]
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    """A BCube of four servers, whose lossless priority is 3."""
+    lab = make_lab(pfc={"priorities": [3]})
+    lab.provision()
+    return lab
+
+
+def pause(lab: Lab, node: str, port: str, priorities: int, frames: int) -> int:
+    """Send PFC frames out of a port; how many of them a second socket saw on the wire."""
+    with (
+        namespace.inside(lab.namespace(node)),
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as wire,
+    ):
+        sender.bind((port, 0))
+        wire.bind((port, _ETH_P_ALL))
+        wire.settimeout(5)
+        frame = pfc(priorities)
+        seen = 0
+        for _ in range(frames):
+            sender.send(frame)
+            while True:
+                data, address = wire.recvfrom(2048)
+                if data == frame and address[2] == _OUTGOING:
+                    seen += 1
+                    break
+        return seen
+
+
+def drive(lab: Lab, act: Act, size: tuple[int, int] = (80, 24)) -> None:
+    """Run the application, which looks only when it is told to, and act on it."""
+    with watching.watch(*lab.load(), None) as (ports, sources):
+        app = TopApp(ports, Monitor(ports, sources.read), interval_s=1000)
+
+        async def main() -> None:
+            async with app.run_test(size=size) as pilot:
+                await pilot.pause()
+                await act(app, pilot)
+
+        asyncio.run(main())
+
+
+def text(app: TopApp) -> list[str]:
+    """The lines of the screen."""
+    strips = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+def line_of(app: TopApp, *words: str) -> list[str]:
+    """The words of the first line that has all these among its own."""
+    return next(found for line in text(app) if set(words) <= set(found := line.split()))
+
+
+def test_the_table_shows_the_frames_that_were_on_the_wire(lab: Lab) -> None:
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        sent = pause(lab, "l0g0", "p1", 1 << 3, 37)
+        app.look()
+        assert app.snapshot is not None
+        await pilot.pause()
+        seconds = app.snapshot.rates.seconds
+        found = line_of(app, "s01.p0", "3")
+        shown = float(found[3].replace("k", "")) * (1000 if "k" in found[3] else 1)
+        assert shown == pytest.approx(sent / seconds, rel=0.006)
+        assert sent == 37
+        assert line_of(app, "l0g0.p1", "3")[5] == found[3]  # what the one received, the other sent
+        assert line_of(app, "s00.p0", "3")[3] == "0"
+        app.look()
+        await pilot.pause()
+        assert line_of(app, "s01.p0", "3")[3] == "0"
+
+    drive(lab, act)
+
+
+def test_one_port_shows_its_total_and_who_stops_it(lab: Lab) -> None:
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        sent = pause(lab, "l1g1", "p0", 1 << 3 | 1 << 5, 11)
+        app.look()
+        await pilot.press("slash", *"s01.p1", "space", *"p5", "enter", "enter")
+        await pilot.pause()
+        assert isinstance(app.screen, DetailScreen)
+        assert line_of(app, "rx_pause_frames")[2] == str(sent) == "11"
+        assert any("l1g1.p0 stops s01.p1 in priority 5" in line for line in text(app))
+        await pilot.press("escape", "escape", "3")
+        assert line_of(app, "l1g1.p0", "s01.p1", "5")[-1] == "l1g1"
+
+    drive(lab, act)
+
+
+def test_a_server_that_stops_a_server_is_seen_from_both_sides(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab({"kind": "torus", "sides": [3]})
+    lab.provision()
+
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        pause(lab, "s1", "p1", 1 << 4, 5)  # p1 of s1 leads to p0 of s0
+        app.look()
+        await pilot.press("2")
+        await pilot.pause()
+        signs = next(line for line in text(app) if "s0 " in line and "s2 " in line)
+        assert re.search(r"s0 [░▒▓]· s1", signs)
+
+    drive(lab, act)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=str)
+def test_every_key_leads_where_the_help_says(lab: Lab, size: tuple[int, int]) -> None:
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        def focus() -> str | None:
+            return app.focused.id if app.focused else None
+
+        for key, view in (("2", "map"), ("3", "pauses"), ("4", "log"), ("1", "ports"), ("tab", "map")):
+            await pilot.press(key)
+            assert focus() == view
+        shown = [view for view in ("ports", "map", "pauses", "log") if app.query_one(f"#{view}").display]
+        assert shown == (["ports", "map", "pauses", "log"] if size[0] == 200 else ["map"])
+        await pilot.press("1", "j", "down", "k", "G")
+        assert app.table.cursor == app.table.count() - 1
+        await pilot.press("home", "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        assert max(len(line.rstrip()) for line in text(app)) <= 80
+        await pilot.press("q", "space")
+        assert app.is_frozen and "FROZEN" in text(app)[0]
+        await pilot.press("space", "greater_than_sign", "minus")
+        assert not app.is_frozen and not app.table.descending
+        await pilot.press("slash", *"l0g0", "enter")
+        assert [line.split()[1] for line in text(app)[2:] if "3 l" in line or " l0g0" in line]
+        assert app.table.count() == 4  # two ports of the switch, and what is at their other ends
+        await pilot.press("escape")
+        assert app.table.count() == 16
+
+    drive(lab, act, size)
+
+
+def test_a_cut_cable_is_seen_and_logged(lab: Lab) -> None:
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        # in a process of its own: this thread runs an event loop already
+        run("ip", "-n", lab.namespace("l0g0"), "link", "set", "p1", "down")
+        await pilot.press("4")
+        await look_until(app, pilot, " 2 down")
+        assert line_of(app, "link", "down", "s01.p0")
+        run("ip", "-n", lab.namespace("l0g0"), "link", "set", "p1", "up")
+        await look_until(app, pilot, " 0 down")
+        assert line_of(app, "link", "up", "s01.p0")
+
+    drive(lab, act)
+
+
+async def look_until(app: TopApp, pilot: Pilot[None], wanted: str) -> None:
+    """Look until the line at the top has that: the kernel tells of a carrier when it has time."""
+    for _ in range(100):
+        app.look()
+        await pilot.pause(0.05)
+        if wanted in text(app)[0]:
+            return
+    raise AssertionError(text(app)[0])
+
+
+def test_only_what_changed_is_drawn_again(lab: Lab) -> None:
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        drawn: list[tuple[str | None, int]] = []
+        refresh = LineView.refresh
+
+        def spy(self: LineView, *regions: object, **options: object) -> object:
+            drawn.append((self.id, len(regions)))
+            return refresh(self, *regions, **options)  # type: ignore[arg-type]
+
+        app.look()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LineView, "refresh", spy)
+            app._show()
+            assert drawn == []
+            pause(lab, "l0g0", "p1", 1 << 3, 2)
+            app.look()
+        assert [view for view, _ in drawn] == ["ports"]
+
+    drive(lab, act)
+
+
+def test_a_lab_can_be_removed_and_made_again_under_its_watcher(lab: Lab) -> None:
+    with watching.watch(*lab.load(), None) as (_, sources):
+        assert sources.read().present.all()
+        lab.run("destroy")
+        assert not sources.read().present.any()
+        left = traces(lab.name)
+        assert (left.namespaces, left.pins) == ((), ())
+        assert not open_sockets(sources)
+        lab.provision()
+        again = sources.read()
+        assert again.present.all() and again.up.all()
+
+
+def open_sockets(sources: Sources) -> list[str]:
+    """The netlink sockets that the sources hold."""
+    own = Path("/proc/self/fd")
+    return [
+        str(node.netlink)
+        for source in sources._sources
+        for node in getattr(source, "_nodes", ())
+        if getattr(node, "netlink", None) is not None and own.exists()
+    ]
+
+
+@contextmanager
+def terminal(lab: Lab, size: tuple[int, int], **environment: str) -> Iterator[Callable[..., str]]:
+    """`hipsnet top` in a terminal of its own: a function that presses keys and gives the screen."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux: a real terminal")
+    tmux = ["tmux", "-L", f"{lab.name}-top", "-f", "/dev/null"]
+    settings = [option for name, value in environment.items() for option in ("-e", f"{name}={value}")]
+    width, height = map(str, size)
+    subprocess.run(
+        [*tmux, "new-session", "-d", "-x", width, "-y", height, *settings, *command_line("top", lab.file)],
+        check=True,
+    )
+
+    def screen(*keys: str, options: tuple[str, ...] = ()) -> str:
+        if keys:
+            subprocess.run([*tmux, "send-keys", *keys], check=True)
+        return subprocess.run(
+            [*tmux, "capture-pane", "-p", *options], check=True, capture_output=True, text=True
+        ).stdout
+
+    try:
+        yield screen
+    finally:
+        subprocess.run([*tmux, "kill-server"], capture_output=True, check=False)
+
+
+def until(screen: Callable[..., str], wanted: str, **options: tuple[str, ...]) -> str:
+    """The screen, as soon as the pattern is on it."""
+    end = time.monotonic() + 30
+    while not re.search(wanted, shown := screen(**options)):
+        assert time.monotonic() < end, f"{wanted!r} wanted on the screen, found:\n{shown}"
+        time.sleep(0.1)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("size", "environment"), [((80, 24), {}), ((200, 60), {}), ((80, 24), {"NO_COLOR": "1"})], ids=str
+)
+def test_a_real_terminal(lab: Lab, size: tuple[int, int], environment: dict[str, str]) -> None:
+    with terminal(lab, size, **environment) as screen:
+        until(screen, "s00.p0")
+        sent = pause(lab, "l0g0", "p0", 1 << 3, 23)
+        until(screen, "[░▒▓] s00.p0")  # which sign, depends on how long a look took
+        coloured = screen(options=("-e",))
+        assert bool(re.search(r"\x1b\[[0-9;]*[349][0-8]\b", coloured)) == (not environment)
+        screen("Enter")  # the cursor is on the first line: what is paused most, and then the first port
+        shown = until(screen, "rx_pause_frames")
+        (line,) = (line.split() for line in shown.splitlines() if "rx_pause_frames" in line)
+        assert line[2] == str(sent) == "23"
+        screen("q")
+        screen("q")
+        end = time.monotonic() + 10
+        with pytest.raises(subprocess.CalledProcessError):  # it has ended, and the terminal with it
+            while time.monotonic() < end:
+                screen()
+                time.sleep(0.1)
+
+
+def test_scripts_get_the_same_numbers_without_textual(lab: Lab) -> None:
+    sent = pause(lab, "l0g0", "p0", 1 << 3, 9)
+    done = lab.run("top", "--json", "--interval", "0.1")
+    document = json.loads(done.stdout)
+    (found,) = (entry for entry in document["samples"] if entry["port"] == "s00.p0")
+    assert (found["priority"], found["total"]["rx_pause_frames"]) == (3, sent)
+    assert found["rx_pause_per_s"] == 0 and found["up"]
+    rows = list(csv.DictReader(io.StringIO(lab.run("top", "--csv", "--interval", "0.1").stdout)))
+    (row,) = (row for row in rows if row["port"] == "l0g0.p0")
+    assert row["tx_pause_frames_total"] == str(sent)
+    assert "s00.p0" in lab.run("top", "--once", "--interval", "0.1").stdout
+    code = (
+        "import sys; from orchestrator.cli import main; sys.argv = ['hipsnet', 'top', sys.argv[1], '--json',"
+        " '--interval', '0.1']\ntry: main()\nexcept SystemExit: pass\nassert 'textual' not in sys.modules"
+    )
+    run(command_line()[0], "-c", code, str(lab.file))
+
+
+def test_what_cannot_be_watched_is_said(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab()
+    done = lab.run("top", "--once")
+    assert done.returncode == 2 and "run `hipsnet provision` first" in done.stderr
+    assert lab.run("top", "--once", "--json").returncode == 2
+    assert lab.run("top", "--interval", "0").returncode == 2
+    assert os.geteuid() == 0 and hipsnet("top", "/nonexistent").returncode == 2

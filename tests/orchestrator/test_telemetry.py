@@ -1,0 +1,191 @@
+"""From counters to rates, pauses and storms: pure functions, on numbers of every kind."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hipsnet.topology import Topology, build
+from orchestrator.telemetry import fields
+from orchestrator.telemetry.cables import fill_in_from_peers, sum_up
+from orchestrator.telemetry.events import changes_of_links, changes_of_storms, storms
+from orchestrator.telemetry.fields import FIELDS, LANES, WHOLE
+from orchestrator.telemetry.pauses import circles, pauses, roots
+from orchestrator.telemetry.ports import WatchedPorts, watch_lab
+from orchestrator.telemetry.rates import Rates, between, increase, possible
+from orchestrator.telemetry.reading import Reading, empty
+from orchestrator.telemetry.sample import lanes, sample
+
+MOST = 10_000_000
+
+
+def u64(*values: int) -> np.ndarray:
+    return np.array(values, np.uint64)
+
+
+@given(
+    start=st.integers(0, 2**64 - 1),
+    steps=st.lists(st.integers(0, MOST), max_size=30),
+    bits=st.sampled_from([32, 64]),
+)
+def test_a_counter_that_goes_round_loses_nothing(start: int, steps: list[int], bits: int) -> None:
+    value, total = start % 2**bits, 0
+    for step in steps:
+        after = (value + step) % 2**bits
+        total += int(increase(u64(value), u64(after), u64(MOST))[0])
+        value = after
+    assert total == sum(steps)
+
+
+@given(before=st.integers(MOST + 1, 2**32 - 1 - MOST), after=st.integers(0, MOST))
+def test_a_counter_that_begins_anew_has_counted_what_it_says(before: int, after: int) -> None:
+    assert int(increase(u64(before), u64(after), u64(MOST))[0]) == after
+
+
+@given(before=st.integers(0, 2**64 - 1), after=st.integers(0, 2**64 - 1))
+def test_nothing_grows_by_more_than_possible_but_forwards_or_from_zero(before: int, after: int) -> None:
+    grown = int(increase(u64(before), u64(after), u64(MOST))[0])
+    assert grown == after - before or grown == after or (after < before and grown <= MOST)
+
+
+def ports_of(**fabric: object) -> WatchedPorts:
+    topology = Topology.model_validate({"version": 1, "name": "demo", "fabric": fabric})
+    return watch_lab(topology, build(topology))
+
+
+@pytest.fixture
+def bcube() -> WatchedPorts:
+    return ports_of(kind="bcube", n=2, levels=2)
+
+
+def reading(ports: WatchedPorts, time_s: float, **counts: dict[tuple[str, int], int]) -> Reading:
+    """All ports up; `counts` by field, then by port's name and lane."""
+    found = empty(time_s, len(ports))
+    found.present[:] = found.up[:] = True
+    for field, values in counts.items():
+        for (name, lane), value in values.items():
+            found.tell(fields.INDEX[field], ports.numbers[name], lane, value)
+    return found
+
+
+def rates_of(ports: WatchedPorts, before: Reading, after: Reading) -> Rates:
+    most = possible(after.time_s - before.time_s, [port.rate_bps for port in ports.ports])
+    return between(before, after, most)
+
+
+def test_rates_are_of_the_time_that_passed(bcube: WatchedPorts) -> None:
+    before = reading(bcube, 10.0, rx_bytes={("s00.p0", WHOLE): 1000}, rx_pause_us={("s00.p0", 3): 0})
+    after = reading(bcube, 12.0, rx_bytes={("s00.p0", WHOLE): 6000}, rx_pause_us={("s00.p0", 3): 500_000})
+    found = sample(rates_of(bcube, before, after), bcube.numbers["s00.p0"], 3)
+    assert found.rx_bps == 20_000 and found.whole == {"rx_bps"}
+    assert found.rx_pause_share == 0.25
+    assert found.tx_bps is None and found.drops_per_s is None
+
+
+def test_a_port_that_vanished_has_no_rate_and_one_that_is_new_has_what_it_counted(
+    bcube: WatchedPorts,
+) -> None:
+    there = {("s00.p0", WHOLE): 5}
+    gone = reading(bcube, 1.0)
+    gone.present[:] = False
+    before, back = reading(bcube, 0.0, drops=there), reading(bcube, 2.0, drops=there)
+    number = bcube.numbers["s00.p0"]
+    for first, second in ((before, gone), (gone, back)):
+        assert math.isnan(rates_of(bcube, first, second).amounts[fields.DROPS, number, WHOLE])
+    back.epoch[number] = 1
+    assert rates_of(bcube, before, back).amounts[fields.DROPS, number, WHOLE] == 5
+
+
+def test_what_one_end_received_the_other_has_sent(bcube: WatchedPorts) -> None:
+    found = reading(
+        bcube, 0.0, rx_pause_frames={("s00.p0", 3): 7, ("s00.p0", 5): 2}, tx_pause_us={("l0g0.p1", 3): 9}
+    )
+    fill_in_from_peers(found, bcube)
+    sum_up(found)
+    s00, s01, switch = (bcube.numbers[name] for name in ("s00.p0", "s01.p0", "l0g0.p0"))
+    assert found.values[fields.TX_PAUSE_FRAMES, switch, 3] == 7
+    assert found.values[fields.TX_PAUSE_FRAMES, switch, WHOLE] == 9
+    assert found.values[fields.RX_PAUSE_US, s01, 3] == 9
+    assert not found.known[fields.RX_PAUSE_US, s00].any()
+
+
+def test_lines_are_lossless_priorities_paused_ones_and_whole_ports(bcube: WatchedPorts) -> None:
+    found = reading(bcube, 0.0, rx_pause_frames={("s00.p0", 5): 1, ("s00.p0", 3): 0})
+    rows = lanes(bcube, found).tolist()
+    number = bcube.numbers["s00.p0"]
+    assert [lane for port, lane in rows if port == number] == [5]
+    assert all(lane == WHOLE for port, lane in rows if port != number)
+    lossless = WatchedPorts(bcube.fabric, bcube.ports, (3,))
+    assert len(lanes(lossless, found)) == len(bcube) + 1
+
+
+def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
+    """s01 stops l0g0, and so l0g0 stops s00; in another priority s11 stops l1g1."""
+    known = {("l0g0.p1", 3): 0, ("s00.p0", 3): 0, ("l1g1.p1", 4): 0}
+    before = reading(bcube, 0.0, rx_pause_frames=known)
+    after = reading(bcube, 2.0, rx_pause_frames={("l0g0.p1", 3): 40, ("s00.p0", 3): 10, ("l1g1.p1", 4): 2})
+    found = pauses(bcube, rates_of(bcube, before, after))
+    told = [(pause.by, pause.of, pause.priority, pause.frames_per_s, pause.roots) for pause in found]
+    assert told == [
+        ("s01.p0", "l0g0.p1", 3, 20.0, ("s01",)),
+        ("l0g0.p0", "s00.p0", 3, 5.0, ("s01",)),
+        ("s11.p1", "l1g1.p1", 4, 1.0, ("s11",)),
+    ]
+    assert (found[1].culprit, found[1].victim) == ("l0g0", "s00")
+    assert circles(found) == ()
+
+
+def test_a_circle_has_no_beginning() -> None:
+    ring = [("a", "b", 3), ("b", "c", 3), ("c", "a", 3), ("x", "a", 4)]
+    assert all(roots(ring, node, 3) == () for node in "abc")
+    assert roots([*ring, ("d", "a", 3)], "c", 3) == ("d",)
+    torus = ports_of(kind="torus", sides=(4,))
+    ends = {(f"s{at}.p{way}", 3): 0 for at in range(4) for way in (0, 1)}
+    stopped = {key: 5 if key[0].endswith("p0") else 0 for key in ends}
+    found = pauses(
+        torus,
+        rates_of(
+            torus, reading(torus, 0.0, rx_pause_frames=ends), reading(torus, 1.0, rx_pause_frames=stopped)
+        ),
+    )
+    assert circles(found) == (("s0", "s1", "s2", "s3"),)
+
+
+def amounts(ports: WatchedPorts, **values: float) -> Rates:
+    """Of one second; the values are those of port 0 in priority 3."""
+    found = np.full((len(FIELDS), len(ports), LANES), np.nan)
+    for name, value in values.items():
+        found[fields.INDEX[name], 0, 3] = value
+    return Rates(1.0, found)
+
+
+def test_a_storm_stops_all_the_time_and_lets_nothing_out(bcube: WatchedPorts) -> None:
+    assert storms(amounts(bcube, rx_pause_us=995_000.0, tx_frames=0.0))[0, 3]
+    assert storms(amounts(bcube, rx_pause_us=995_000.0))[0, 3]
+    assert not storms(amounts(bcube, rx_pause_us=995_000.0, tx_frames=4.0)).any()
+    assert not storms(amounts(bcube, rx_pause_us=900_000.0, tx_frames=0.0)).any()
+    # where nobody counts the time
+    assert storms(amounts(bcube, rx_pause_frames=9.0, tx_frames=0.0, buffer_bytes=1.0))[0, 3]
+    assert not storms(amounts(bcube, rx_pause_frames=9.0, tx_frames=0.0, buffer_bytes=0.0)).any()
+    assert not storms(amounts(bcube, rx_pause_frames=0.0, tx_frames=0.0, buffer_bytes=1.0)).any()
+
+
+def test_events_tell_of_storms_and_links(bcube: WatchedPorts) -> None:
+    calm = storms(amounts(bcube))
+    wild = storms(amounts(bcube, rx_pause_us=1e6))
+    first = bcube.ports[0]
+    (begins,) = changes_of_storms(bcube, calm, wild)
+    (ends,) = changes_of_storms(bcube, wild, calm)
+    assert (begins.kind, begins.port, ends.kind) == ("storm", first.name, "storm over")
+    assert first.peer_name in begins.detail
+    before, after = reading(bcube, 0.0), reading(bcube, 1.0)
+    after.up[0] = False
+    after.present[1] = after.up[1] = False
+    told = [(event.kind, event.port) for event in changes_of_links(bcube, before, after)]
+    assert told == [("link down", first.name), ("vanished", bcube.ports[1].name)]
+    told = [(event.kind, event.port) for event in changes_of_links(bcube, after, before)]
+    assert told == [("link up", first.name), ("back", bcube.ports[1].name)]
