@@ -18,7 +18,15 @@ from hipsnet.errors import CapabilityError, TransportError
 from hipsnet.stack.core import Core, load
 from hipsnet.stack.pair import Done, Pair, fields_of
 
-SOURCES = ("xsk.c", "xsk_open.c", "xsk_memory.c", "stack.c", "stack_port.c", "stack_transit.c")
+SOURCES = (
+    "xsk.c",
+    "xsk_open.c",
+    "xsk_memory.c",
+    "stack.c",
+    "stack_port.c",
+    "stack_transit.c",
+    "stack_wait.c",
+)
 HEADERS = ("xsk.h", "stack.h")
 LIBRARIES = ("xdp", "bpf")
 
@@ -67,8 +75,9 @@ def core() -> Core:
 class Stack:
     """Ports, regions and pairs of one process, owned by one thread."""
 
-    def __init__(self) -> None:
-        self._core = core()
+    def __init__(self, library: Core | None = None) -> None:
+        """`library` has the stack and perhaps more; the stack's own if it is not given."""
+        self._core = library or core()
         ffi, lib = self._core
         self._endpoint = lib.endpoint_create(PAIRS, REGIONS, secrets.randbits(64))
         self._stack = lib.stack_open(self._endpoint) if self._endpoint else ffi.NULL
@@ -142,6 +151,11 @@ class Stack:
         if not rc or not lib.stack_add_pair(self._stack, port, rc, tag, priority):
             raise TransportError(f"{PAIRS} connections at the most can be made")
         return Pair(self._core, rc, depth, message_bytes)
+
+    @property
+    def handle(self) -> Any:
+        """The `struct stack *`, for loops in C."""
+        return self._stack
 
     def watch(self, descriptor: int) -> None:
         """End a wait also when this descriptor is readable."""

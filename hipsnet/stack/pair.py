@@ -54,6 +54,11 @@ class Pair:
             self.post_receive(slot)
 
     @property
+    def handle(self) -> Any:
+        """The `struct rc *`, for loops in C."""
+        return self._rc
+
+    @property
     def number(self) -> int:
         return int(self._lib.rc_qpn(self._rc))
 

@@ -1,7 +1,6 @@
 /* The loop over the ports of a process. See stack.h. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "stack_port.h"
+#include "stack_wait.h"
 
 #define NS_PER_S 1000000000ULL
 #define PS_PER_S 1000000000000ULL
@@ -172,19 +172,26 @@ static u32 collect(struct stack *stack, struct stack_completion *completions, u3
 	return count;
 }
 
-/* One turn of all ports; whether any had anything to do. -errno if one is gone. */
-static int turn(struct stack *stack)
+/* Whether there was anything to send; -errno if a port is gone. */
+static int send_all(struct stack *stack)
 {
 	bool was_busy = false;
 
-	for (u32 i = 0; i < stack->count; i++)
-		was_busy |= port_receive(stack, stack->ports[i], now_ns());
 	for (u32 i = 0; i < stack->count; i++) {
 		was_busy |= port_send(stack, stack->ports[i], now_ns());
 		if (stack->ports[i]->unsent < 0)
 			return stack->ports[i]->unsent;
 	}
 	return was_busy;
+}
+
+static u32 receive_all(struct stack *stack, u64 now)
+{
+	u32 frames = 0;
+
+	for (u32 i = 0; i < stack->count; i++)
+		frames += port_receive(stack, stack->ports[i], now);
+	return frames;
 }
 
 static u64 wake_ns(const struct stack *stack, u64 latest_ns)
@@ -195,40 +202,26 @@ static u64 wake_ns(const struct stack *stack, u64 latest_ns)
 	return latest_ns;
 }
 
-/* Sleeps until a frame comes, something is due, or the watched descriptor is readable; -errno for a signal.
- */
-static int sleep_until(struct stack *stack, u64 until_ns)
-{
-	struct pollfd fds[STACK_MOST_PORTS + 1];
-	u64 now = now_ns(), left = until_ns > now ? until_ns - now : 0;
-	const struct timespec wait = {.tv_sec = (time_t)(left / NS_PER_S),
-				      .tv_nsec = (long)(left % NS_PER_S)};
-
-	for (u32 i = 0; i < stack->count; i++)
-		/* What a frozen port does not take would wake us all the while. */
-		fds[i] = (struct pollfd){.fd = stack->ports[i]->is_frozen ? -1 : xsk_fd(stack->ports[i]->xsk),
-					 .events = POLLIN};
-	fds[stack->count] = (struct pollfd){.fd = stack->watched, .events = POLLIN};
-	if (ppoll(fds, stack->count + 1, &wait, NULL) < 0)
-		return -errno;
-	stack->is_watched_ready = fds[stack->count].revents != 0;
-	return 0;
-}
-
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most)
 {
 	u64 deadline = now_ns() + timeout_ns;
 
 	stack->is_watched_ready = false;
 	for (;;) {
-		int busy = turn(stack);
+		int sent = send_all(stack);
+
+		if (sent < 0)
+			return sent;
+		u64 now = now_ns();
+		u32 frames = receive_all(stack, now);
+		/* What is owed for what came goes out with the caller's answer to it: one wake-up, not two.
+		 */
 		u32 count = collect(stack, completions, most);
 
+		wait_note(stack, frames, count, now);
 		if (count)
 			return (int)count;
-		if (busy < 0)
-			return busy;
-		if (!busy && sleep_until(stack, wake_ns(stack, deadline)))
+		if (!sent && !frames && wait_until(stack, wake_ns(stack, deadline), now))
 			return 0;
 		if (stack->is_watched_ready || now_ns() >= deadline)
 			return 0;

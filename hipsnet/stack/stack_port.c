@@ -43,7 +43,7 @@ static bool sort_frame(struct stack *stack, struct stack_port *port, const struc
 	return true;
 }
 
-bool port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
+u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	struct xsk_frame frames[BATCH];
 	u32 waiting = xsk_waiting(port->xsk), done = 0;
@@ -55,7 +55,7 @@ bool port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 			  port->config.xoff_chunks, port->config.xon_chunks, now_ns);
 	if (port->is_frozen || !waiting) {
 		xsk_refill(port->xsk);
-		return false;
+		return 0;
 	}
 	u32 count = xsk_receive(port->xsk, frames, BATCH);
 
@@ -64,7 +64,7 @@ bool port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 			frames[done++] = frames[i];
 	port->counters.rx_frames += count;
 	xsk_release(port->xsk, frames, done);
-	return true;
+	return count;
 }
 
 /* Pauses of the other end go first, and no rate holds them: they are for when there is no room. */
@@ -134,7 +134,10 @@ static bool send_frame(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	if (!pacer_may_send(&port->pacer, now_ns)) {
 		port->counters.paced++;
-		port_wake_at(port, port->pacer.next_ns);
+		u64 some_ns = now_ns + port->config.burst_ns / 4;
+
+		/* What the burst lets us catch up with is not worth a wake-up for each frame. */
+		port_wake_at(port, port->pacer.next_ns > some_ns ? port->pacer.next_ns : some_ns);
 		return false;
 	}
 	u32 bytes = transit_send(stack, port, now_ns);

@@ -55,6 +55,9 @@ struct stack {
 	u32 free; /* the first of those that hold nothing */
 	int watched;
 	bool is_watched_ready;
+	bool is_stream; /* much came in of late */
+	u32 look_frames, look_completions;
+	u64 look_ns;
 };
 
 /* There will be something to send at that time. */
@@ -64,8 +67,8 @@ static inline void port_wake_at(struct stack_port *port, u64 at_ns)
 		port->wake_ns = at_ns;
 }
 
-/* Hands a batch of what has come in to the endpoint; false if there was nothing. */
-bool port_receive(struct stack *stack, struct stack_port *port, u64 now_ns);
+/* Hands a batch of what has come in to the endpoint; how many frames it was. */
+u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns);
 
 /* Sends what is due and allowed, up to a batch, and sets wake_ns; false if there was nothing. */
 bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns);

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hipsnet.node import namespace
 from hipsnet.stack.loop import Stack
 from hipsnet.stack.pair import Done, Pair
-from tests.stack.cable import End
+from tools.benchmarks.two_nodes import End
 
 PRIORITY, DSCP = 3, 26
 

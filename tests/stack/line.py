@@ -16,7 +16,7 @@ from hipsnet.node.attaching import attach_forwarding
 from hipsnet.node.desired import TableEntry
 from hipsnet.node.forwarding import fill_table
 from hipsnet.stack.loop import PortConfig
-from tests.stack.cable import End
+from tools.benchmarks.two_nodes import End
 
 MTU = 9000
 M_PORTS = (("p0", "02:48:00:dd:01:00"), ("p1", "02:48:00:dd:01:01"))

@@ -13,7 +13,7 @@ from typing import Any
 from hipsnet.node import namespace
 from hipsnet.stack.loop import core
 from tests.kernel.frames import ethernet, ipv4, udp
-from tests.stack.cable import INTERFACE, End
+from tools.benchmarks.two_nodes import INTERFACE, End
 
 CHUNKS, FRAMES, LONGEST = 2048, 512, 9018
 HEADERS = 14 + 20 + 8

@@ -12,7 +12,7 @@ import pytest
 from hipsnet.node.forwarding import set_loss
 from hipsnet.node.pauses import read_pauses
 from hipsnet.stack.loop import core
-from tests.stack.cable import End, cable
+from tools.benchmarks.two_nodes import End, cable
 from tests.stack.joined import PRIORITY, Side, joined
 
 MIB = 1 << 20

@@ -1,4 +1,4 @@
-"""A cable between two namespaces of the test's own, with the forwarding program at both ends."""
+"""A cable between two namespaces of its own, with the forwarding program at both ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cable(mtu: int = 9000) -> Iterator[tuple[End, End]]:
     )
     try:
         for end in ends:
-            namespace.create(end.namespace, "hipsnet test")
+            namespace.create(end.namespace, "hipsnet two nodes")
         _lay(ends)
         for end in ends:
             with namespace.inside(end.namespace):
