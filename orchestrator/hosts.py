@@ -186,12 +186,8 @@ def _resolved(config: NodeConfig, actual: Actual) -> NodeConfig:
         mac = entry.mac or actual.resolved.get((entry.link, entry.address))
         macs[entry.address] = mac
         entries.append(replace(entry, mac=mac))
-    hops = {route.prefix: route.hops[0][1] for route in config.routes}
-    table = []
-    for row in config.table:
-        via = hops.get(row.prefix, row.prefix.network_address)
-        table.append(row if row.port is None else replace(row, mac=row.mac or macs.get(via)))
-    return replace(config, neighbours=tuple(entries), table=tuple(table))
+    table = tuple(replace(row, mac=row.mac or macs.get(row.via)) if row.via else row for row in config.table)
+    return replace(config, neighbours=tuple(entries), table=table)
 
 
 def _remember(fabric: str, plan: HostPlan) -> None:

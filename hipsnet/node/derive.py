@@ -245,8 +245,9 @@ def _table(
     macs = {(entry.link, entry.address): entry.mac for entry in neighbours}
     entries = [TableEntry(prefix) for prefix in own]
     for entry in neighbours:
-        entries.append(TableEntry(IPv4Network(entry.address), names.index(entry.link), entry.mac))
+        port = names.index(entry.link)
+        entries.append(TableEntry(IPv4Network(entry.address), port, entry.mac, entry.address))
     for route in routes(fabric, server.name):
         hop = route.hops[0]  # a frame in transit takes one way; sharing is for those who send
-        entries.append(TableEntry(route.prefix, hop.port, macs.get((names[hop.port], hop.via))))
+        entries.append(TableEntry(route.prefix, hop.port, macs.get((names[hop.port], hop.via)), hop.via))
     return tuple(entries)

@@ -106,12 +106,14 @@ class NeighbourConfig:
 class TableEntry:
     """An entry of the XDP forwarding table: `port` None is up the stack, else out of that port to `mac`.
 
-    A `mac` of None is not known yet: such frames go up the stack, which finds it out.
+    A `mac` of None is not known yet: such frames go up the stack, which finds it out. It is that of `via`, the
+    neighbour, which the kernel's table does not hold.
     """
 
     prefix: IPv4Network
     port: int | None = None
     mac: str | None = None
+    via: IPv4Address | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

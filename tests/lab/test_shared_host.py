@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from hipsnet.node.namespace import inside
+from orchestrator import hosts as hosts_of
 from tests.lab.rig import Done, Lab, hipsnet
 from tests.lab.test_hosts import Host, provision
 
@@ -63,6 +64,11 @@ def test_servers_share_a_host_and_leave_it_in_any_order(host: tuple[Lab, dict[st
     for server in SERVERS:
         assert provision(lab, hosts[server])["pending"] == []  # those that were there first now know all MACs
     assert {server: drift(lab, hosts[server]) for server in SERVERS} == {server: [] for server in SERVERS}
+
+    with inside(any_host.namespace):
+        table = hosts_of.plan_host(*lab.load(), "s00").actual.table
+    assert table is not None
+    assert [row.prefix for row in table if row.port is not None and row.mac is None] == []
 
     identities = json.loads(any_host.run("ip", "-j", "addr", "show", "lo"))[0]["addr_info"]
     assert {f"10.255.0.{rank}" for rank in range(4)} <= {found["local"] for found in identities}
