@@ -59,10 +59,18 @@ MESSAGE_LIMIT = 2048
 
 
 class Transport(Protocol):
-    """Moves bytes between this rank and its neighbours. Not thread-safe; one thread owns it."""
+    """Moves bytes between this rank and its neighbours. Not thread-safe; one thread owns it.
+
+    `connect` comes first. Any number of writes and messages may be posted: what the peer has no room for yet
+    waits here, so no receiver is ever not ready, and callers need no bound of their own.
+    """
 
     def register(self, memory: NDArray[np.uint8]) -> Region:
-        """Make memory (contiguous, writable) a target and a source of writes until `deregister`."""
+        """Make memory (contiguous, writable) a target and a source of writes until `deregister`.
+
+        The same memory again is cheap: a transport may keep it registered as long as the array that owns it
+        lives. Raises TransportError if it cannot be registered.
+        """
 
     def deregister(self, region: Region) -> None:
         """Take the region back; later writes to its key are a protocol error of the peer."""

@@ -38,10 +38,11 @@ def gid_of(address: str) -> IPv6Address:
 def endpoint_of(address: str, sysfs: Path = SYSFS) -> Endpoint:
     """The endpoint of one of this machine's addresses; TransportError says what is missing."""
     netdev = _netdev_of(address)
-    found = list(endpoints(sysfs))
-    for endpoint in found:
+    found = []
+    for endpoint in endpoints(sysfs, netdev):
         if endpoint.netdev == netdev and endpoint.gid == gid_of(address):
             return endpoint
+        found.append(endpoint)
     has = ", ".join(sorted({f"{e} {e.gid.ipv4_mapped or e.gid}" for e in found})) or "none"
     raise TransportError(
         f"no RDMA device has a RoCEv2 GID for {address} on {netdev}; found: {has}. "
@@ -50,10 +51,17 @@ def endpoint_of(address: str, sysfs: Path = SYSFS) -> Endpoint:
     )
 
 
-def endpoints(sysfs: Path = SYSFS) -> Iterator[Endpoint]:
-    """Every RoCEv2 GID of this machine whose netdev is in this network namespace."""
-    for folder in sorted(sysfs.glob("*/ports/*/gids")):
-        port = folder.parent
+def endpoints(sysfs: Path = SYSFS, first: str = "") -> Iterator[Endpoint]:
+    """Every RoCEv2 GID of this machine whose netdev is in this network namespace.
+
+    Ports of the netdev `first` come first: a table may have 1024 entries, each with files of its own.
+    """
+
+    def is_later(port: Path) -> bool:
+        return _text(port / "gid_attrs" / "ndevs" / "0") != first
+
+    for port in sorted(sorted(sysfs.glob("*/ports/*")), key=is_later):
+        folder = port / "gids"
         for file in sorted(folder.iterdir(), key=lambda f: int(f.name)):
             gid = _gid(file)
             if gid is None or _text(port / "gid_attrs" / "types" / file.name) != ROCE_V2:
