@@ -44,8 +44,8 @@ RESPONSE_QUANTA = {
     400 * 10**9: 905,
     800 * 10**9: 905,
 }
-# What MAC, PCS, FEC, PMA and PMD may hold of both directions: the delay limits of IEEE 802.3 Tables 44-2, 105-3 and
-# 80-5; those of 50, 200, 400 and 800 Gbit/s are reckoned as long in time as those of 25 and 100.
+# What MAC, PCS, FEC, PMA and PMD may hold of both directions, after the delay limits of IEEE 802.3 (Tables 44-2,
+# 105-3, 80-5) and no less than the largest of them; 50, 200, 400 and 800 Gbit/s take the time of 25 and 100.
 INTERFACE_QUANTA = {
     10**9: 2,
     10 * 10**9: 24,
