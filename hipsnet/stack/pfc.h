@@ -45,7 +45,7 @@ struct pfc_priority {
 	u64 refresh_ns; /* when the other end has to hear of it again */
 	u64 stopped_counted_ns;
 	bool stopped; /* at the other end */
-	bool is_news; /* it has not been told yet */
+	bool is_news; /* the other end does not know of it yet */
 };
 
 struct pfc_port {
@@ -126,7 +126,7 @@ static inline void pfc_stop(struct pfc_port *port, unsigned priority, u64 now)
 	if (state->stopped)
 		return;
 	state->stopped = true;
-	state->is_news = true;
+	state->is_news = !state->is_news; /* what was not told yet is taken back */
 	state->stopped_counted_ns = now;
 	port->counters[priority].tx_pause_transitions++;
 }
@@ -139,7 +139,7 @@ static inline void pfc_go(struct pfc_port *port, unsigned priority, u64 now)
 		return;
 	pfc_count(port, priority, now);
 	state->stopped = false;
-	state->is_news = true;
+	state->is_news = !state->is_news;
 }
 
 /* Stops a priority whose buffer holds more than `xoff`, and lets it go when it holds no more than `xon`. */

@@ -64,6 +64,19 @@ def test_a_stop_is_told_again_before_its_quanta_have_run_and_let_go_below_xon() 
         assert counted["tx_us"] == (now - 5 * MS) // US
 
 
+def test_what_has_changed_back_before_it_was_told_is_not_told() -> None:
+    with pauses(GBIT) as port:
+        for held in (101, 50):
+            port.watch(LOSSLESS, held, 100, 50, 0)
+        assert port.take(LOSSLESS, 0) is None and port.refresh_ns == NEVER
+        port.watch(LOSSLESS, 101, 100, 50, 0)
+        assert port.take(LOSSLESS, 0) == (1 << LOSSLESS, LONGEST_QUANTA)
+        for held in (50, 101):
+            port.watch(LOSSLESS, held, 100, 50, US)
+        assert port.take(LOSSLESS, US) is None
+        assert port.refresh_ns == LONGEST_QUANTA * 512 // 2  # still stopped, and told so in time
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3 * MS), st.integers(0, 4000), st.booleans()), min_size=1, max_size=40)
 )
