@@ -68,7 +68,8 @@ class Device:
 
     def close(self) -> None:
         while self._open:
-            self._open.pop().close()
+            with suppress(PyverbsError):  # a device that has gone took it along
+                self._open.pop().close()
 
     def _own(self, resource: Any) -> Any:
         self._open.append(resource)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ class Registration:
 
     def close(self) -> None:
         while self.mrs:
-            self.mrs.popitem()[1].close()
+            with suppress(PyverbsRDMAError):  # a device that has gone took it along
+                self.mrs.popitem()[1].close()
 
 
 class Memory:
