@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import kernel
 from hipsnet.errors import CapabilityError, TransportError
 from hipsnet.stack.core import Core, load
+from hipsnet.stack.handover import ask, path_of
 from hipsnet.stack.pair import Done, Pair, fields_of
+from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, Sockets, open_sockets
 
 SOURCES = (
     "xsk.c",
@@ -30,40 +28,9 @@ SOURCES = (
 HEADERS = ("xsk.h", "stack.h")
 LIBRARIES = ("xdp", "bpf")
 
-RECEIVE_CHUNKS = 2048
-"""Of each port, in its fill ring; as many again wait for all ports together: frames that pass through."""
-
-SEND_FRAMES = 512
 PAIRS, REGIONS = 1024, 4096
 _COMPLETIONS = 256
 _COMPLETION = struct.Struct("<QIIIII?3x")
-_FRAME_MARGIN = 18  # an Ethernet header and one VLAN tag
-
-
-@dataclass(frozen=True)
-class PortConfig:
-    """A port to open: number `key` of the node whose maps are pinned in `pins`; frames of at most `mtu` + 18 bytes.
-
-    Above `xoff_chunks` chunks of 4096 bytes that wait to be received, the other end of the cable is told to
-    stop `priority`, until no more than `xon_chunks` are left; 0 is never.
-    """
-
-    ifname: str
-    mac: str
-    mtu: int
-    pins: Path
-    key: int
-    rate_bps: int = 0
-    burst_ns: int = 1_000_000
-    priority: int = 3
-    xoff_chunks: int = 0
-    xon_chunks: int = 0
-    queue: int = 0
-
-
-def pins_of(fabric: str, node: str) -> Path:
-    """Where the maps of a node's program are pinned."""
-    return kernel.PINS / fabric / node
 
 
 @cache
@@ -83,9 +50,8 @@ class Stack:
         self._stack = lib.stack_open(self._endpoint) if self._endpoint else ffi.NULL
         if not self._stack:
             raise TransportError("memory wanted for queue pairs and regions, none left")
-        self._memory = self._pauses = ffi.NULL
-        self._keys = 0
-        self._sockets: list[Any] = []  # by the number of the port
+        self._pauses = ffi.NULL
+        self._opened: Sockets | None = None
         self._completions = ffi.new("struct stack_completion[]", _COMPLETIONS)
         self._bytes = ffi.buffer(self._completions)
         assert ffi.sizeof("struct stack_completion") == _COMPLETION.size
@@ -93,39 +59,37 @@ class Stack:
     def open_ports(self, configs: Sequence[PortConfig]) -> None:
         """Open the ports of a node, once; they are numbered in this order, and share their memory.
 
-        Raises CapabilityError or TransportError if one cannot be opened, saying why.
+        Without privilege they are taken over from the node's process that has it. Raises CapabilityError or
+        TransportError if one cannot be opened, saying why.
         """
-        ffi, lib = self._core
-        first, memory = configs[0], ffi.new("struct xsk_memory **")
-        frame_bytes = min(max(config.mtu for config in configs) + _FRAME_MARGIN, lib.RC_FRAME_MAX)
-        chunks = RECEIVE_CHUNKS * (len(configs) + 1)
-        error = lib.xsk_memory_open(memory, chunks, SEND_FRAMES * len(configs), frame_bytes)
-        _check(error, first, "get memory for")
-        self._memory = memory[0]
-        self._keys = 1 + max(config.key for config in configs)
-        with _opened_map(first, "pauses") as pauses:
-            self._pauses = lib.stack_map_pauses(pauses, self._keys)
+        lib = self._core.lib
+        self._opened = opened = self._sockets_of(configs)
+        self._pauses = lib.stack_map_pauses(opened.pauses, opened.shape.keys)
         if not self._pauses:
-            raise TransportError(f"cannot map {first.pins}/pauses; run `hipsnet provision` again")
-        with _opened_map(first, "endpoints") as endpoints:
-            for config in configs:
-                self._open_port(config, endpoints)
+            raise TransportError(f"cannot map {configs[0].pins}/pauses; run `hipsnet provision` again")
+        for config, xsk in zip(configs, opened.sockets, strict=True):
+            self._add_port(config, xsk)
 
-    def _open_port(self, config: PortConfig, endpoints: int) -> None:
+    def _sockets_of(self, configs: Sequence[PortConfig]) -> Sockets:
+        try:
+            return open_sockets(self._core, configs)
+        except CapabilityError:
+            pins = configs[0].pins
+            given = ask(self._core, path_of(pins.parent.name, pins.name))
+            if given is None:
+                raise
+            return given
+
+    def _add_port(self, config: PortConfig, xsk: Any) -> None:
         ffi, lib = self._core
-        xsk = ffi.new("struct xsk **")
-        error = lib.xsk_open(xsk, self._memory, config.ifname.encode(), config.queue, 0)
-        _check(error, config, "open an AF_XDP socket on")
-        self._sockets.append(xsk[0])
-        lib.xsk_limit_fill(xsk[0], RECEIVE_CHUNKS)
+        lib.xsk_limit_fill(xsk, RECEIVE_CHUNKS)
         given = ffi.new("struct stack_port_config *")
         given.mac = bytes.fromhex(config.mac.replace(":", ""))
         for field in ("rate_bps", "burst_ns", "priority", "xoff_chunks", "xon_chunks"):
             setattr(given, field, getattr(config, field))
         pauses = lib.stack_pauses_of(self._pauses, config.key)
-        if lib.stack_add_port(self._stack, xsk[0], given, pauses) < 0:
+        if lib.stack_add_port(self._stack, xsk, given, pauses) < 0:
             raise TransportError(f"{lib.STACK_MOST_PORTS} ports at the most can be opened")
-        _check(lib.xsk_join(xsk[0], endpoints, config.key), config, f"enter {config.pins}/endpoints for")
 
     def register(self, memory: Any) -> int:
         """Let peers that know the key write into a writable buffer; offset 0 is its first byte."""
@@ -186,7 +150,8 @@ class Stack:
         """What a port has done, with its socket's statistics, and the endpoint's drops."""
         ffi, lib = self._core
         statistics = ffi.new("struct xsk_statistics *")
-        lib.xsk_statistics(self._sockets[port], statistics)
+        assert self._opened is not None, "a port has been opened"
+        lib.xsk_statistics(self._opened.sockets[port], statistics)
         found = fields_of(ffi, lib.stack_port_counters(self._stack, port)[0])
         return found | {f"socket_{name}": value for name, value in fields_of(ffi, statistics[0]).items()}
 
@@ -204,36 +169,8 @@ class Stack:
         lib = self._core.lib
         lib.stack_close(self._stack)
         lib.endpoint_destroy(self._endpoint)
-        for xsk in self._sockets:
-            lib.xsk_close(xsk)
-        lib.xsk_memory_close(self._memory)
-        lib.stack_unmap_pauses(self._pauses, self._keys)
-        self._sockets.clear()
-        self._stack = self._endpoint = self._memory = self._pauses = self._core.ffi.NULL
-
-
-@contextmanager
-def _opened_map(config: PortConfig, name: str) -> Iterator[int]:
-    """A map of the node, open for the block."""
-    fd = core().lib.xsk_open_map(os.fsencode(config.pins / name))
-    _check(min(fd, 0), config, f"open {config.pins / name} for")
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _check(error: int, config: PortConfig, wish: str) -> None:
-    if error == 0:
-        return
-    code = -error
-    if code in (errno.EPERM, errno.EACCES):
-        raise CapabilityError(
-            f"cannot {wish} {config.ifname}: CAP_NET_RAW and CAP_BPF wanted, not found; run as root"
-        )
-    hint = {
-        errno.EBUSY: "another socket has this queue; does another job run here?",
-        errno.ENOENT: "is the fabric provisioned by this version? run `hipsnet provision`",
-        errno.EINVAL: "AF_XDP with frames in several buffers wanted: Linux 6.6",
-    }.get(code, "")
-    raise TransportError(f"cannot {wish} {config.ifname}: {os.strerror(code)}{'; ' if hint else ''}{hint}")
+        if self._opened is not None:
+            lib.stack_unmap_pauses(self._pauses, self._opened.shape.keys)
+            self._opened.close()
+        self._opened = None
+        self._stack = self._endpoint = self._pauses = self._core.ffi.NULL

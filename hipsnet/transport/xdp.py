@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
-from hipsnet.stack.loop import RECEIVE_CHUNKS, PortConfig, Stack, pins_of
+from hipsnet.stack.loop import Stack
+from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
 from hipsnet.transport.verbs_exchange import BYE, BYE_MAGIC, READY, swap

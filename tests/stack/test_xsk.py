@@ -13,8 +13,8 @@ import pytest
 from hipsnet.node import namespace
 from hipsnet.stack.loop import core
 from tests.lab.rig import run
-from tools.benchmarks.two_nodes import INTERFACE, End, cable
 from tests.stack.sockets import CHUNKS, Socket, memory, roce, socket
+from tools.benchmarks.two_nodes import INTERFACE, End, cable
 
 SIZES = (60, 61, 1514, 3839, 3840, 3841, 4096, 4097, 4178, 7680, 7681, 8192, 8193, 9014)
 

@@ -12,8 +12,8 @@ import pytest
 from hipsnet.node.forwarding import set_loss
 from hipsnet.node.pauses import read_pauses
 from hipsnet.stack.loop import core
-from tools.benchmarks.two_nodes import End, cable
 from tests.stack.joined import PRIORITY, Side, joined
+from tools.benchmarks.two_nodes import End, cable
 
 MIB = 1 << 20
 

@@ -16,7 +16,8 @@ from hipsnet.node import namespace
 from hipsnet.node.forwarding import frames_by_reason, read_counters
 from hipsnet.node.pauses import COUNTERS, read_pauses
 from hipsnet.stack.building import FOLDER
-from hipsnet.stack.loop import PortConfig, Stack, core
+from hipsnet.stack.loop import Stack, core
+from hipsnet.stack.sockets import PortConfig
 from tests.kernel.frames import ethernet, ipv4, pfc, udp
 from tests.stack.line import M_PORTS, Line, line
 from tests.stack.sockets import Socket, memory, socket

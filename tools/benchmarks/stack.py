@@ -28,6 +28,7 @@ from hipsnet.node import namespace
 from hipsnet.stack import loop
 from hipsnet.stack.core import Core, load
 from hipsnet.stack.loop import Stack
+from hipsnet.stack.sockets import RECEIVE_CHUNKS, SEND_FRAMES
 from tools.benchmarks.two_nodes import INTERFACE, End, cable
 
 app = typer.Typer()
@@ -147,7 +148,7 @@ def _begin(pipe: Connection, word: Any = None) -> Any:
 def _bare(made: Core, end: End) -> Iterator[Any]:
     ffi, lib = made
     memory, xsk = ffi.new("struct xsk_memory **"), ffi.new("struct xsk **")
-    if lib.xsk_memory_open(memory, loop.RECEIVE_CHUNKS, loop.SEND_FRAMES, lib.RC_FRAME_MAX):
+    if lib.xsk_memory_open(memory, RECEIVE_CHUNKS, SEND_FRAMES, lib.RC_FRAME_MAX):
         raise HipsnetError("no memory for the benchmark")
     try:
         if lib.xsk_open(xsk, memory[0], INTERFACE.encode(), 0, 0):

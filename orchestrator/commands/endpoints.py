@@ -1,0 +1,47 @@
+"""Command `endpoints`: the privileged half of the transport xdp."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hipsnet.errors import InputError
+from hipsnet.node import namespace
+from hipsnet.node.derive import server_config
+from hipsnet.stack.handover import path_of, serve
+from hipsnet.stack.loop import core
+from hipsnet.stack.sockets import PortConfig, pins_of
+from hipsnet.topology.fabric import Server
+from orchestrator import topology_file
+from orchestrator.lab import namespace_name
+
+app = typer.Typer()
+
+
+@app.command()
+def endpoints(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="the server whose ports they are")],
+    everybody: Annotated[
+        bool, typer.Option("--everybody", help="any user of this machine may take them, not only this one")
+    ] = False,
+) -> None:
+    """Open a server's AF_XDP sockets and hand them to its workers, which then need no root. Runs until ended."""
+    topology, fabric = topology_file.load(file)
+    found = fabric.nodes.get(node)
+    if not isinstance(found, Server):
+        known = ", ".join(server.name for server in fabric.servers[:8])
+        raise InputError(f"NODE: wanted a server of {fabric.name} ({known}, ...), found {node!r}")
+    config = server_config(topology, fabric, found)
+    ports = [
+        PortConfig(link.name, link.mac or "", link.mtu or 1500, pins_of(fabric.name, node), link.port or 0)
+        for link in config.ports
+    ]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    home = namespace_name(fabric.name, node) if topology.nodes == "lab" else None
+    with namespace.inside(home):
+        serve(core(), path_of(fabric.name, node), ports, 0o666 if everybody else 0o600)

@@ -1,0 +1,87 @@
+"""Workers without any privilege on sockets that the node's own process has opened."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hipsnet.stack.handover import path_of
+from tests.lab.rig import REPOSITORY, Lab, command_line, hipsnet_process
+
+MakeLab = Callable[..., Lab]
+NOBODY = "65534"
+AS_NOBODY = ("setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--bounding-set=-all")
+
+SUMS = """
+import os, numpy as np, hipsnet
+assert os.getuid() == 65534
+with hipsnet.init() as comm:
+    array = np.full(300_000, comm.rank + 1, np.float32)
+    comm.all_reduce(array)
+    assert (array == 6).all()
+print("right")
+"""
+
+
+@contextmanager
+def handing_over(lab: Lab, nodes: list[str]) -> Iterator[None]:
+    """`hipsnet endpoints` on these nodes."""
+    commands = [command_line("endpoints", lab.file, node, "--everybody") for node in nodes]
+    processes = [subprocess.Popen(command, cwd=REPOSITORY) for command in commands]
+    try:
+        for node in nodes:
+            end = time.monotonic() + 20
+            while not path_of(lab.name, node).exists():
+                assert time.monotonic() < end, f"nobody listens for {node}"
+                time.sleep(0.05)
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            assert process.wait(10) == 0
+    assert [node for node in nodes if path_of(lab.name, node).exists()] == []
+
+
+@contextmanager
+def place_for_nobody() -> Iterator[Path]:
+    """A folder that belongs to nobody."""
+    with tempfile.TemporaryDirectory(prefix="hipsnet-nobody-") as folder:
+        Path(folder).chmod(0o755)
+        cache = Path(folder) / "cache"
+        cache.mkdir()
+        os.chown(cache, int(NOBODY), int(NOBODY))
+        yield Path(folder)
+
+
+def test_workers_need_no_privilege(make_lab: MakeLab) -> None:
+    lab = make_lab({"kind": "torus", "sides": [3]}, link={"rate": "unlimited", "mtu": 9000})
+    lab.provision()
+    _, fabric = lab.load()
+    with place_for_nobody() as folder:
+        program, file = folder / "sums.py", folder / "topology.yaml"
+        program.write_text(SUMS)
+        file.write_text(lab.file.read_text())
+        here = (
+            "env",
+            f"XDG_CACHE_HOME={folder}/cache",
+            f"PYTHONPATH={REPOSITORY}",
+            *AS_NOBODY,
+            sys.executable,
+        )
+        subprocess.run([*here, "-c", "from hipsnet.stack.loop import core; core()"], check=True, cwd="/")
+        command = ("run", file, "--transport", "xdp", "--", *here)
+        alone = hipsnet_process(*command, program)
+        assert alone.returncode == 1
+        assert "let root run `hipsnet endpoints` on this node" in alone.stderr
+        with handing_over(lab, [server.name for server in fabric.servers]):
+            for _ in range(2):  # the second job finds nothing of the first
+                done = hipsnet_process(*command, program)
+                assert done.returncode == 0, done.stderr
+                assert done.stdout.count("right") == 3
