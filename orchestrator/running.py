@@ -12,6 +12,7 @@ from pathlib import Path
 from hipsnet.collective import limits, models
 from hipsnet.errors import HipsnetError, InputError
 from hipsnet.settings import VARIABLES, Settings
+from hipsnet.stack.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
 from orchestrator import job, output, results, topology_file
 from orchestrator.benchmark import measure, workers
@@ -45,6 +46,8 @@ def run(file: Path, command: Sequence[str], wanted: Wanted, engine: Mapping[str,
         field: rows[field].read(text, rows[field].flag) for field, text in engine.items() if text is not None
     }
     settings = job.settings(file, fabric, **given)
+    if settings.transport == "xdp":
+        stack_core()  # compiled once, here, and not by every worker
     if command:
         return _program(topology, fabric, settings, command, wanted)
     return _measurement(topology, fabric, settings, wanted)
