@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -189,6 +190,27 @@ def test_a_job_is_right_over_soft_switches(make_lab: MakeLab) -> None:
     rows = [line.split() for line in done.stdout.splitlines() if line and not line.startswith("#")]
     assert [row[0] for row in rows] == ["1024", "32768", "1048576"]
     assert {row[7] for row in rows} == {"0"}
+
+
+@pytest.mark.parametrize("pfc", [PFC, None])
+def test_a_roce_job_is_right_whether_its_incast_is_stopped_or_lost(
+    make_lab: MakeLab, pfc: dict[str, Any] | None
+) -> None:
+    sections = {"pfc": pfc} if pfc else {}
+    group = {"kind": "bcube", "n": 3, "levels": 1}
+    lab = make_lab(group, lab={**LOSSLESS, "buffer": "64KiB"}, link={"rate": "100Mbit/s"}, **sections)
+    lab.provision()
+    options = ("--algorithm", "ps", "--servers", "1", "--size", "512KiB", "--iters", "1", "--warmup", "1")
+    done = lab.run("run", "--transport", "xdp", *options, "--check", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["wrong"] == 0
+    switch = read(lab)["l0g0"]
+    pauses = switch.ports["pause"]["tx_pause_frames"][:, PRIORITY].sum()
+    if pfc:
+        assert (switch.dropped, pauses > 0) == ({}, True)
+    else:
+        assert (set(switch.dropped), pauses) == ({"drop_tail"}, 0)  # and go-back-N has sent them again
 
 
 def test_delays_and_losses_of_cables_hold(make_lab: MakeLab) -> None:
