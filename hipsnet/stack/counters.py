@@ -67,6 +67,11 @@ def meanings() -> dict[str, str]:
     return {name: meaning for table in _tables().values() for name, meaning in table.items()}
 
 
+def pause_names() -> tuple[str, ...]:
+    """The counters of PFC, in their order; there are as many for each priority."""
+    return tuple(_tables()["PFC_COUNTERS"])
+
+
 def from_bytes(content: bytes) -> SwitchCounters:
     """One switch, of memory that begins with its counters."""
     return _read_switch(content, 0)[0]

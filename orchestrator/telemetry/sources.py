@@ -6,10 +6,13 @@ import time
 from collections.abc import Sequence
 
 from orchestrator.telemetry.cables import fill_in_from_peers, sum_up
+from orchestrator.telemetry.drivers import Drivers
+from orchestrator.telemetry.endpoints import EndpointPauses
 from orchestrator.telemetry.interfaces import Interfaces
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.programs import ProgramCounters
 from orchestrator.telemetry.reading import Reading, Source, empty
+from orchestrator.telemetry.soft_switches import SoftSwitches
 
 
 class Sources:
@@ -39,4 +42,9 @@ class Sources:
 
 def open_sources(ports: WatchedPorts) -> Sources:
     """Open what counts on these ports. Raises CapabilityError without the right to look."""
-    return Sources(ports, (ProgramCounters(ports), Interfaces(ports)))
+    sources: list[Source] = [ProgramCounters(ports), EndpointPauses(ports), Interfaces(ports)]
+    if ports.in_lab:
+        sources.append(SoftSwitches(ports))
+    else:
+        sources.append(Drivers(ports))
+    return Sources(ports, sources)

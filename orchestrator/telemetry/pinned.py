@@ -1,0 +1,96 @@
+"""A map that every node has pinned under the same name, with an entry for each port: all of them at once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hipsnet.errors import ProvisionError
+from hipsnet.node import bpf, pins
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.reading import Flags
+
+_WORD_BYTES = 8
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass
+class _Pin:
+    """A node's map; `fd` while it is open, `inode` of the pin by which it was opened."""
+
+    path: Path
+    ports: slice
+    fd: int | None = None
+    inode: int = 0
+
+
+class PinnedMaps:
+    """The maps stay open and are read by one system call each; a map that was pinned anew is opened anew.
+
+    After `read`, `there` are the ports that were read, `values` their entries as 64-bit words, of shape
+    (ports, values in an entry, words of a value), and `epoch` another number if their map is another one.
+    """
+
+    def __init__(self, ports: WatchedPorts, name: str, value: np.dtype[Any], values: int = 1) -> None:
+        self._nodes = [
+            _Pin(pins.node_folder(ports.fabric.name, node) / name, where)
+            for node, where in ports.nodes.items()
+        ]
+        self._value_bytes = value.itemsize
+        self._keys = np.zeros(max(len(ports), 1), np.uint32)
+        self.values: Words = np.zeros((len(ports), values, value.itemsize // _WORD_BYTES), np.uint64)
+        self.there: Flags = np.zeros(len(ports), bool)
+        self.epoch = np.zeros(len(ports), np.int64)
+
+    def read(self) -> None:
+        """Read all that can be read."""
+        for node in self._nodes:
+            self.there[node.ports] = self._read_node(node)
+            self.epoch[node.ports] = node.inode
+
+    def close(self) -> None:
+        """Close the maps."""
+        for node in self._nodes:
+            _close(node)
+
+    def _read_node(self, node: _Pin) -> bool:
+        """Whether all ports of the node could be read."""
+        try:
+            inode = node.path.stat().st_ino
+        except OSError:
+            _close(node)
+            return False
+        if node.fd is None or inode != node.inode:
+            _close(node)
+            self._open(node, inode)
+        if node.fd is None:
+            return False
+        count = int(node.ports.stop - node.ports.start)
+        values = self.values[node.ports]
+        try:
+            found = bpf.lookup_all(node.fd, self._keys.ctypes.data, values.ctypes.data, count)
+        except ProvisionError:
+            _close(node)
+            return False
+        return found == count
+
+    def _open(self, node: _Pin, inode: int) -> None:
+        """Open the pin if it holds what we can read: as many ports, laid out as this version has it."""
+        fd = bpf.open_pin(node.path)
+        if fd is None:
+            return
+        info = bpf.map_info(fd)
+        if (info.max_entries, info.value_size) != (node.ports.stop - node.ports.start, self._value_bytes):
+            os.close(fd)
+            return
+        node.fd, node.inode = fd, inode
+
+
+def _close(node: _Pin) -> None:
+    if node.fd is not None:
+        os.close(node.fd)
+    node.fd, node.inode = None, 0

@@ -1,0 +1,64 @@
+"""What the soft switches of a lab count by priority, out of the file that they write."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hipsnet.errors import ProvisionError
+from hipsnet.stack import counters
+from hipsnet.stack.counters import SwitchCounters
+from orchestrator import soft_switch
+from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, ECN_MARKS, INDEX, PRIORITIES, WHOLE
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.reading import Reading
+
+_LANES = slice(0, PRIORITIES)
+_PAUSE = ("rx_pause_frames", "tx_pause_frames", "rx_pause_us", "tx_pause_us")
+_TRAFFIC = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes")
+_NO_LOSSES = ("drop_control", "drop_same_port")
+"""Frames that no bridge would hand on either."""
+
+
+class SoftSwitches:
+    """Every port of every soft switch; nothing where there is none."""
+
+    def __init__(self, ports: WatchedPorts) -> None:
+        self._nodes = ports.nodes
+        self._path = soft_switch.counters_path(ports.fabric.name)
+
+    def read(self, reading: Reading) -> None:
+        """Write down pauses, traffic, marks, losses and what waits, by priority."""
+        try:
+            found = counters.read(self._path)
+        except ProvisionError:
+            return
+        for name, switch in found.items():
+            where = self._nodes.get(name)
+            if where is not None and len(switch.ports) == where.stop - where.start:
+                _tell(reading, where, switch)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _tell(reading: Reading, where: slice, switch: SwitchCounters) -> None:
+    ports, priority = switch.ports, switch.ports["priority"]
+    for name in _PAUSE:
+        reading.tell(INDEX[name], where, _LANES, ports["pause"][name])
+    for name in _TRAFFIC:
+        reading.tell(INDEX[name], where, _LANES, priority[name])
+    reading.tell(ECN_MARKS, where, _LANES, priority["ecn_marks"])
+    lost = sum(priority[name] for name in priority.dtype.names or () if name.startswith("drop_"))
+    reading.tell(DROPS, where, _LANES, lost)
+    reading.add(DROPS, where, WHOLE, np.sum(lost, axis=1) + _lost_without_priority(ports))
+    reading.tell(BUFFER, where, _LANES, priority["egress_bytes"])
+    reading.tell(BUFFER, where, WHOLE, priority["egress_bytes"].sum(axis=1))
+    for lanes in (_LANES, WHOLE):
+        reading.tell(BUFFER_SIZE, where, lanes, switch.totals["shared_size"])
+
+
+def _lost_without_priority(
+    ports: np.ndarray[tuple[int], np.dtype[np.void]],
+) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    names = [name for name in ports.dtype.names or () if name.startswith("drop_") and name not in _NO_LOSSES]
+    return np.asarray(sum(ports[name] for name in names), np.uint64)

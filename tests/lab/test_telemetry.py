@@ -1,0 +1,120 @@
+"""What is read of a lab is what its parts have counted."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hipsnet.node import namespace
+from hipsnet.stack import counters
+from orchestrator import soft_switch
+from orchestrator.telemetry import fields, watching
+from orchestrator.telemetry.ethtool import Statistics
+from orchestrator.telemetry.monitor import Monitor
+from tests.lab.rig import Lab, run
+from tests.lab.test_lossless import incast
+
+
+def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callable[..., Lab]) -> None:
+    """Two servers send to the first: the switch stops them; its counters and the servers' programs agree."""
+    lab = make_lab(
+        {"kind": "bcube", "n": 3, "levels": 1},
+        lab={"switch": "lossless", "buffer": "256KiB"},
+        pfc={"priorities": [3]},
+        link={"rate": "100Mbit/s"},
+    )
+    lab.provision()
+    with watching.watch(*lab.load(), None) as (ports, sources):
+        monitor = Monitor(ports, sources.read)
+        incast(lab, 1)
+        snapshot = monitor.look()
+        time.sleep(0.25)  # the switch has brought its counters up to now
+        reading = sources.read()
+    switch = counters.read(soft_switch.counters_path(lab.name))["l0g0"]
+    stopped = 0
+    for number, port in enumerate(ports.ports):
+        if port.role != "switch":
+            continue
+        row = switch.ports[port.index]
+        server = ports.numbers[port.peer_name]
+        told = int(row["pause"]["tx_pause_frames"][3])
+        assert reading.values[fields.TX_PAUSE_FRAMES, number, 3] == told
+        assert reading.values[fields.RX_PAUSE_FRAMES, server, 3] == told  # counted by another program
+        assert reading.values[fields.RX_PAUSE_US, server, 3] == row["pause"]["tx_pause_us"][3]
+        assert reading.values[fields.RX_BYTES, server, 3] == row["priority"]["tx_bytes"][3]
+        assert reading.values[fields.DROPS, number, 3] == 0
+        stopped += told > 0
+    assert stopped == 2
+    by_switch = {pause.of for pause in snapshot.pauses if pause.by.startswith("l0g0")}
+    assert len(by_switch) == 2
+    assert all(pause.roots == ("l0g0",) and pause.share for pause in snapshot.pauses)
+
+
+def test_frames_without_a_program_are_counted_by_the_kernel(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab()
+    lab.provision()
+    with watching.watch(*lab.load(), None) as (ports, sources):
+        before = sources.read()
+        frame = bytes(12) + b"\x88\xb5" + bytes(86)  # an experimental protocol, to nobody
+        with (
+            namespace.inside(lab.namespace("s01")),
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
+        ):
+            sender.bind(("p0", 0))
+            for _ in range(50):
+                sender.send(frame)
+        after = sources.read()
+    grown = (after.values - before.values)[:, :, fields.WHOLE]
+    assert grown[fields.TX_FRAMES, ports.numbers["s01.p0"]] >= 50
+    assert (
+        grown[fields.RX_FRAMES, ports.numbers["l0g0.p1"]] == grown[fields.TX_FRAMES, ports.numbers["s01.p0"]]
+    )
+    assert grown[fields.RX_BYTES, ports.numbers["l0g0.p1"]] >= 5000
+
+
+def test_queues_that_overflow_are_losses(make_lab: Callable[..., Lab]) -> None:
+    """A thousand frames fit behind a shaper; the kernel's own tool counts the rest as this does."""
+    lab = make_lab(link={"rate": "1Mbit/s"})
+    lab.provision()
+    with watching.watch(*lab.load(), None) as (ports, sources):
+        before = sources.read()
+        with (
+            namespace.inside(lab.namespace("s01")),
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
+        ):
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+            sender.bind(("p0", 0))
+            frame = bytes(12) + b"\x88\xb5" + bytes(1486)
+            for _ in range(1500):
+                try:
+                    sender.send(frame, socket.MSG_DONTWAIT)
+                except OSError:  # ENOBUFS: the queue is full, and the kernel says so
+                    continue
+        after = sources.read()
+        number = ports.numbers["s01.p0"]
+        lost = int((after.values - before.values)[fields.DROPS, number, fields.WHOLE])
+        said = run("tc", "-n", lab.namespace("s01"), "-s", "qdisc", "show", "dev", "p0")
+    dropped = re.search(r"dropped (\d+)", said)
+    assert dropped and lost == int(dropped[1]) > 300
+    assert after.values[fields.BUFFER, number, fields.WHOLE] > 1_000_000
+
+
+def test_a_drivers_statistics_are_those_that_ethtool_shows(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab()
+    lab.provision()
+    with (
+        namespace.inside(lab.namespace("s00")),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control,
+    ):
+        found = Statistics(control, "p0")
+        numbers = dict(zip(found.names, found.read(), strict=True))
+        with pytest.raises(OSError):
+            Statistics(control, "nosuch0")
+    assert found.driver == "veth"
+    said = run("ip", "netns", "exec", lab.namespace("s00"), "ethtool", "-S", "p0")
+    shown = {name: int(value) for name, value in re.findall(r"^\s+(\w+): (\d+)$", said, re.MULTILINE)}
+    assert numbers == shown and "peer_ifindex" in numbers
