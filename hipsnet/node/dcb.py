@@ -5,7 +5,7 @@
 | `pfc priorities` | the lossless ones, "3,4", or "none" |
 | `pfc delay` | what the driver is told: bit times; mlx5 takes metres of cable |
 | `ets classes` | the traffic class of priorities 0 to 7, "0,0,0,1,0,0,0,0" |
-| `ets bandwidth` | percent of traffic classes 0 to 7; 0 is served strictly, before the others |
+| `ets bandwidth` | percent of traffic classes 0 to 7; 0: served strictly, before the others; or "cbs", "vendor" |
 | `dscp 26` | the priority of packets with that DSCP, or "none". A driver that has an entry trusts DSCP |
 | `buffer of` | the buffer of priorities 0 to 7 |
 | `buffer sizes` | bytes of buffers 0 to 7 |
@@ -27,6 +27,8 @@ LACKS = {
     "buffer": "its driver has no port buffers to set (dcbnl getbuffer)",
 }
 NONE = "none"
+_SERVED: dict[int, object] = {dcbnl.STRICT: 0, 1: "cbs", 255: "vendor"}
+"""How a traffic class is served that has no share of the bandwidth (`IEEE_8021QAZ_TSA_*`)."""
 _DSCPS = 64
 
 
@@ -52,7 +54,7 @@ def settings_of(answer: Answer, group: str) -> dict[str, str]:
         return {"pfc priorities": _listed(enabled) or NONE, "pfc delay": str(answer.pfc.delay)}
     if group == "ets" and answer.ets:
         served = zip(answer.ets.served, answer.ets.bandwidth, strict=True)
-        shares = [share if how == dcbnl.ETS else 0 for how, share in served]
+        shares = [share if how == dcbnl.ETS else _SERVED.get(how, how) for how, share in served]
         return {"ets classes": _listed(answer.ets.class_of), "ets bandwidth": _listed(shares)}
     if group == "dscp":
         found = {app.protocol: app.priority for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR}
@@ -99,9 +101,13 @@ def _ets(ets: dcbnl.Ets, values: Mapping[str, str]) -> dcbnl.Ets:
     if "ets classes" in values:
         ets = replace(ets, class_of=_numbers(values["ets classes"]))
     if "ets bandwidth" in values:
-        shares = _numbers(values["ets bandwidth"])
-        served = tuple(dcbnl.ETS if share else dcbnl.STRICT for share in shares)
-        ets = replace(ets, bandwidth=shares, served=served)
+        shares = values["ets bandwidth"].split(",")
+        served = {str(word): how for how, word in _SERVED.items()}
+        ets = replace(
+            ets,
+            bandwidth=tuple(0 if share in served else int(share) for share in shares),
+            served=tuple(served.get(share, dcbnl.ETS) for share in shares),
+        )
     return ets
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyroute2.netlink import NLA_F_NESTED, NLM_F_REQUEST, nla, nlmsg
+from pyroute2.netlink import NLA_F_NESTED, NLM_F_ACK, NLM_F_REQUEST, nla, nlmsg
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.marshal import Marshal
 from pyroute2.netlink.nlsocket import NetlinkSocket
@@ -21,6 +21,7 @@ from pyroute2.netlink.nlsocket import NetlinkSocket
 _NETLINK_ROUTE = 0
 GETDCB, SETDCB = 78, 79
 IEEE_SET, IEEE_GET, IEEE_DEL = 20, 21, 27
+FLAGS = NLM_F_REQUEST | NLM_F_ACK
 DSCP_SELECTOR = 5
 STRICT, ETS = 0, 2
 """How a traffic class is served: `IEEE_8021QAZ_TSA_*`."""
@@ -164,7 +165,7 @@ def read(link: str) -> Answer | None:
     """What a link's driver says of itself; None if it has no DCB. Raises OSError if there is no such link."""
     with _socket() as netlink:
         try:
-            (message,) = netlink.nlm_request(get_request(link), msg_type=GETDCB, msg_flags=NLM_F_REQUEST)
+            (message,) = netlink.nlm_request(get_request(link), msg_type=GETDCB, msg_flags=FLAGS)
         except NetlinkError as error:
             if error.code in (errno.EOPNOTSUPP, errno.EINVAL):
                 return None
@@ -176,7 +177,7 @@ def send(request: Message) -> None:
     """Have something set. Raises OSError with what the driver answered."""
     with _socket() as netlink:
         try:
-            (done,) = netlink.nlm_request(request, msg_type=SETDCB, msg_flags=NLM_F_REQUEST)
+            (done,) = netlink.nlm_request(request, msg_type=SETDCB, msg_flags=FLAGS)
         except NetlinkError as error:
             raise OSError(error.code, os.strerror(error.code)) from error
     if code := done.get_attr("DCB_ATTR_IEEE"):

@@ -83,7 +83,7 @@ def provision(
     else:
         _print_plan(fabric.name, steps, pending, dry_run, seconds)
         for sentence in lacking:
-            _console().print(f"lacking: {sentence}", markup=False)
+            _console().print(f"lacking: {sentence}", markup=False, soft_wrap=True)
     if exit_code and steps:
         raise typer.Exit(CHANGES_WAITING)
 

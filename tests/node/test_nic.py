@@ -120,7 +120,16 @@ def test_a_device_in_software_that_is_still_to_be_made_lacks_nothing() -> None:
 
 
 def test_settings_out_of_a_drivers_structures() -> None:
-    ets = Ets(0, 8, 0, (40, 60, *ZEROS[2:]), ZEROS, (2, 2, 0, 0, 0, 0, 0, 255), (0, 0, 1, 0, 0, 0, 0, 7), ())
+    ets = Ets(
+        0,
+        8,
+        0,
+        (40, 60, *ZEROS[2:]),
+        ZEROS,
+        (2, 2, 0, 0, 0, 0, 1, 255),
+        (0, 0, 1, 0, 0, 0, 0, 7),
+        (ZEROS,) * 3,
+    )
     full = answer(
         pfc=Pfc(8, 0b10010001, 0, 5),
         ets=ets,
@@ -129,7 +138,9 @@ def test_settings_out_of_a_drivers_structures() -> None:
     )
     assert dcb.settings_of(full, "pfc") == {"pfc priorities": "0,4,7", "pfc delay": "5"}
     assert dcb.settings_of(full, "ets")["ets classes"] == "0,0,1,0,0,0,0,7"
-    assert dcb.settings_of(full, "ets")["ets bandwidth"] == "40,60,0,0,0,0,0,0"
+    assert dcb.settings_of(full, "ets")["ets bandwidth"] == "40,60,0,0,0,0,cbs,vendor"
+    (back,) = dcb.requests("e", full, "ets", dcb.settings_of(full, "ets"))
+    assert dict(dict(back["attrs"])["DCB_ATTR_IEEE"]["attrs"])["IEEE_ETS"] == ets.pack()
     assert dcb.settings_of(full, "buffer") == {
         "buffer of": "0,1,0,0,0,0,0,0",
         "buffer sizes": "10,20,0,0,0,0,0,0",
