@@ -24,7 +24,7 @@ from hipsnet.errors import HipsnetError
 from hipsnet.node import bpf, dcb, namespace, pins, programs
 from hipsnet.node.headers import find_headers
 from hipsnet.topology import Fabric, Topology
-from orchestrator import delay_line, rdma_devices
+from orchestrator import delay_line, rdma_devices, soft_switch
 
 _OLDEST_KERNEL = (5, 18)
 _CAPABILITIES = {
@@ -53,8 +53,8 @@ def examine() -> tuple[Check, ...]:
 
     Compiles the programs if this machine has not yet (some seconds).
     """
-    checks = [_kernel(), _capabilities(), _bpffs(), _libbpf(), _bcc(), _headers(), _programs(), _delay_line()]
-    checks += _network()
+    checks = [_kernel(), _capabilities(), _bpffs(), _libbpf(), _bcc(), _headers(), _programs()]
+    checks += [_delay_line(), _soft_switch(), *_network()]
     return (*checks, _af_xdp(), _rdma(), _lossless_nics())
 
 
@@ -148,6 +148,15 @@ def _delay_line() -> Check:
     except (HipsnetError, OSError) as error:
         return _check("delay line", False, _first_line(error), "apt install gcc libc6-dev", needed=False)
     return _check("delay line", True, f"for delays of links: {found}", "", needed=False)
+
+
+def _soft_switch() -> Check:
+    try:
+        found = str(soft_switch.program())
+    except (HipsnetError, OSError) as error:
+        mend = "apt install gcc libc6-dev libxdp-dev libbpf-dev"
+        return _check("soft switch", False, _first_line(error), mend, needed=False)
+    return _check("soft switch", True, f"for lossless switches: {found}", "", needed=False)
 
 
 def _network() -> Iterator[Check]:

@@ -43,7 +43,7 @@ def test_this_machine_can_run_the_lab_and_nothing_is_left() -> None:
         "HTB",
     }
     assert [name for name in needed if not checks[name].ok] == []
-    assert {"bpffs", "delay line", "AF_XDP", "RDMA devices", "DCB NICs"} <= set(checks)
+    assert {"bpffs", "delay line", "soft switch", "AF_XDP", "RDMA devices", "DCB NICs"} <= set(checks)
     assert all(check.ok != bool(check.mend) for check in checks.values())
     assert f"hipsnet-doctor-{os.getpid()}" not in namespace.names()
 
