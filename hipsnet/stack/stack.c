@@ -207,21 +207,21 @@ int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *com
 	u64 deadline = now_ns() + timeout_ns;
 
 	stack->is_watched_ready = false;
-	for (;;) {
-		int sent = send_all(stack);
-
-		if (sent < 0)
-			return sent;
+	for (bool is_first = true;; is_first = false) {
+		/* Pauses are seen before anything is sent. */
 		u64 now = now_ns();
-		u32 frames = receive_all(stack, now);
-		/* What is owed for what came goes out with the caller's answer to it: one wake-up, not two.
-		 */
-		u32 count = collect(stack, completions, most);
+		u32 frames = receive_all(stack, now), count = collect(stack, completions, most);
 
 		wait_note(stack, frames, count, now);
-		if (count)
+		/* What is owed for what came goes out with the caller's answer to it: one wake-up, not two.
+		 */
+		if (count && !is_first)
 			return (int)count;
-		if (!sent && !frames && wait_until(stack, wake_ns(stack, deadline), now))
+		int sent = send_all(stack);
+
+		if (count || sent < 0)
+			return count ? (int)count : sent;
+		if (!sent && !frames && wait_until(stack, wake_ns(stack, deadline), now_ns()))
 			return 0;
 		if (stack->is_watched_ready || now_ns() >= deadline)
 			return 0;

@@ -9,6 +9,7 @@
 #include "wire_pfc.h"
 
 #define BATCH   64
+#define LATE_NS 5000000ULL /* a process waits so long for a processor, now and then */
 #define LOOK_NS 1000000ULL /* at what waits on a frozen port */
 
 static bool is_mac_control(const struct xsk_frame *frame)
@@ -129,22 +130,28 @@ static u32 send_own(struct stack_port *port, u64 now_ns)
 	return bytes;
 }
 
-/* One frame, if any may go now: what passes through has waited, and goes before our own. */
+/*
+ * One frame, if any may go now: what passes through has waited, and goes before our own. Who is late while
+ * frames wait may catch up with more than the burst of a cable that was idle.
+ */
 static bool send_frame(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	if (!pacer_may_send(&port->pacer, now_ns)) {
-		port->counters.paced++;
 		u64 some_ns = now_ns + port->config.burst_ns / 4;
 
-		/* What the burst lets us catch up with is not worth a wake-up for each frame. */
+		/* What may be caught up with is not worth a wake-up for each frame. */
 		port_wake_at(port, port->pacer.next_ns > some_ns ? port->pacer.next_ns : some_ns);
+		port->pacer.burst_ns = LATE_NS > port->config.burst_ns ? LATE_NS : port->config.burst_ns;
+		port->counters.paced++;
 		return false;
 	}
 	u32 bytes = transit_send(stack, port, now_ns);
 	if (!bytes)
 		bytes = send_own(port, now_ns);
-	if (!bytes)
+	if (!bytes) {
+		port->pacer.burst_ns = port->config.burst_ns;
 		return false;
+	}
 	pacer_sent(&port->pacer, bytes, now_ns);
 	port->counters.tx_frames++;
 	port->counters.tx_bytes += bytes;
