@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from hipsnet.errors import HipsnetError
-from orchestrator.commands import endpoints, jobs, lab, machine, pfc, top, topology
+from orchestrator.commands import endpoints, exporter, jobs, lab, machine, pfc, top, topology
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Server-centric networks for distributed training: provision, forward, synchronize.",
 )
-for group in (topology.app, lab.app, jobs.app, endpoints.app, top.app, machine.app, pfc.app):
+for group in (topology.app, lab.app, jobs.app, endpoints.app, top.app, exporter.app, machine.app, pfc.app):
     app.add_typer(group)
 
 

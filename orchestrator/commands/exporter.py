@@ -1,0 +1,52 @@
+"""Command `exporter`: the counters of a fabric for Prometheus."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from hipsnet.errors import InputError
+from orchestrator import topology_file
+
+app = typer.Typer()
+
+
+@app.command()
+def exporter(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
+    node: Annotated[
+        str | None, typer.Option("--node", help="the server that this machine plays (hosts)")
+    ] = None,
+    port: Annotated[int, typer.Option(help="TCP port to answer on; 0: any that is free")] = 9472,
+    address: Annotated[str, typer.Option(help="address to answer on")] = "127.0.0.1",
+) -> None:
+    """Answer Prometheus with every counter of every port and priority, until it is ended."""
+    ended = Event()
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: ended.set())
+    from prometheus_client import CollectorRegistry, start_http_server  # only for those who export
+
+    from orchestrator.drift import Drift
+    from orchestrator.exporter import FabricCollector
+    from orchestrator.telemetry import watching
+
+    topology, fabric = topology_file.load(file)
+    with watching.watch(topology, fabric, node) as (ports, sources):
+        drift = Drift(topology, fabric, node)
+        registry = CollectorRegistry()
+        registry.register(FabricCollector(ports, sources.read, drift.found))
+        try:
+            server, thread = start_http_server(port, address, registry)
+        except OSError as error:
+            raise InputError(f"cannot answer on {address}:{port}: {error.strerror}") from None
+        typer.echo(f"{fabric.name}: http://{address}:{server.server_port}/metrics")
+        try:
+            drift.watch(ended)
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()

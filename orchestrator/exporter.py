@@ -1,0 +1,131 @@
+"""The counters of a fabric's ports for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from orchestrator.telemetry.events import storms
+from orchestrator.telemetry.fields import INDEX, LANES, PRIORITIES, WHOLE
+from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
+from orchestrator.telemetry.rates import between, possible
+from orchestrator.telemetry.reading import Flags, Reading
+
+LABELS = ("fabric", "server", "port", "priority", "direction")
+_PORT_LABELS = ("fabric", "server", "port", "role", "peer")
+ANY = "all"
+"""The priority of what is counted for a port as a whole."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric: the fields that it is made of, by direction; a number is multiplied by `unit`."""
+
+    name: str
+    help: str
+    fields: tuple[tuple[str, str], ...]
+    unit: float = 1
+    is_gauge: bool = False
+
+
+def _both(field: str) -> tuple[tuple[str, str], ...]:
+    return ("rx", f"rx_{field}"), ("tx", f"tx_{field}")
+
+
+FAMILIES = (
+    Family("hipsnet_pfc_frames", "PFC frames that name the priority", _both("pause_frames")),
+    Family("hipsnet_pfc_pause_seconds", "time paused (rx), and time for which it has paused the peer (tx)",
+           _both("pause_us"), 1e-6),
+    Family("hipsnet_frames", "frames", _both("frames")),
+    Family("hipsnet_bytes", "bytes, with the Ethernet header", _both("bytes")),
+    Family("hipsnet_dropped_frames", "frames lost at the port", (("", "drops"),)),
+    Family("hipsnet_ecn_marked_frames", "frames marked with congestion experienced", (("", "ecn_marks"),)),
+    Family("hipsnet_buffer_used_bytes", "bytes that wait", (("", "buffer_bytes"),), 1, True),
+    Family("hipsnet_buffer_size_bytes", "bytes that may wait", (("", "buffer_size_bytes"),), 1, True),
+)  # fmt: skip
+
+
+class FabricCollector(Collector):
+    """Reads all counters when Prometheus asks, and only then.
+
+    `drift` says in how many things kernel and file differ; None: not known yet.
+    """
+
+    def __init__(
+        self, ports: WatchedPorts, read: Callable[[], Reading], drift: Callable[[], int | None]
+    ) -> None:
+        self._ports, self._read, self._drift = ports, read, drift
+        self._lock = Lock()  # two scrapers may come at once
+        self._last: Reading | None = None
+        self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics now."""
+        with self._lock:
+            reading = self._read()
+            self._look_for_storms(reading)
+            return [*self._families(reading), *self._states(reading)]
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read to be described."""
+        return ()
+
+    def _look_for_storms(self, reading: Reading) -> None:
+        if self._last is not None:
+            rates = [port.rate_bps for port in self._ports.ports]
+            most = possible(reading.time_s - self._last.time_s, rates)
+            self._storms = storms(between(self._last, reading, most))
+        self._last = reading
+
+    def _families(self, reading: Reading) -> Iterator[Metric]:
+        for family in FAMILIES:
+            kind = GaugeMetricFamily if family.is_gauge else CounterMetricFamily
+            directed = bool(family.fields[0][0])
+            metric = kind(family.name, family.help, labels=LABELS if directed else LABELS[:-1])
+            for direction, field in family.fields:
+                number = INDEX[field]
+                # What is counted by priority is not exported once more as a sum.
+                lanes = set(np.argwhere(reading.known[number, :, :PRIORITIES])[:, 0].tolist())
+                for port, lane in np.argwhere(reading.known[number]).tolist():
+                    if lane == WHOLE and port in lanes:
+                        continue
+                    labels = [*self._names(self._ports.ports[port]), ANY if lane == WHOLE else str(lane)]
+                    value = float(reading.values[number, port, lane]) * family.unit
+                    metric.add_metric([*labels, direction] if directed else labels, value)
+            yield metric
+
+    def _states(self, reading: Reading) -> Iterator[Metric]:
+        up = GaugeMetricFamily(
+            "hipsnet_port_up", "whether the port is there and has a carrier", labels=_PORT_LABELS
+        )
+        lossless = GaugeMetricFamily(
+            "hipsnet_lossless", "whether the priority is lossless", labels=LABELS[:-1]
+        )
+        storm = GaugeMetricFamily(
+            "hipsnet_pfc_storm", "whether the priority was stopped all the time since the last scrape",
+            labels=LABELS[:-1],
+        )  # fmt: skip
+        for number, port in enumerate(self._ports.ports):
+            names = self._names(port)
+            is_up = bool(reading.present[number] and reading.up[number])
+            up.add_metric([*names, port.role, port.peer_name], float(is_up))
+            for lane in range(LANES - 1):
+                is_lossless = lane in self._ports.lossless
+                if is_lossless or self._storms[number, lane]:
+                    lossless.add_metric([*names, str(lane)], float(is_lossless))
+                    storm.add_metric([*names, str(lane)], float(self._storms[number, lane]))
+        drift = GaugeMetricFamily(
+            "hipsnet_drift", "in how many things the kernel and the topology file differ", labels=("fabric",)
+        )
+        differences = self._drift()
+        if differences is not None:
+            drift.add_metric([self._ports.fabric.name], differences)
+        yield from (up, lossless, storm, drift)
+
+    def _names(self, port: WatchedPort) -> list[str]:
+        return [self._ports.fabric.name, port.node, port.name.rpartition(".")[2]]
