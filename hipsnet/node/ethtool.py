@@ -4,7 +4,7 @@ Rings go by ethtool netlink; for the others pyroute2 has the ioctl, and for paus
 
 | setting | value |
 |---|---|
-| `pause` | who stops the whole link by IEEE 802.3x: "off", "rx", "tx", "rx,tx"; negotiated: "auto" |
+| `pause` | of the whole link, IEEE 802.3x: "off", or which of "rx", "tx" and "auto" (negotiated), "rx,tx" |
 | `ring rx`, `ring tx` | descriptors |
 | `channels` | pairs of queues |
 | `coalesce rx`, `coalesce tx` | microseconds before an interrupt |
@@ -24,11 +24,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyroute2.ethtool import Ethtool
-from pyroute2.ethtool.ioctl import NotSupportedError
+from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
 _SIOCETHTOOL = 0x8946
 _GPAUSEPARAM, _SPAUSEPARAM = 0x12, 0x13  # include/uapi/linux/ethtool.h
+_PAUSE = ("auto", "rx", "tx")
+"""The fields of `struct ethtool_pauseparam`, in its order."""
 _FEATURES = {"lro": "rx-lro", "gro-hw": "rx-gro-hw"}
 _COALESCE = {
     "coalesce rx": "rx_coalesce_usecs",
@@ -44,10 +46,12 @@ def read(link: str, group: str) -> dict[str, str]:
     """All settings of a group that the link's driver has."""
     try:
         if group == "pause":
-            return {"pause": _pause_words(*_ioctl(link, _GPAUSEPARAM, 0, 0, 0))}
+            switches = _ioctl(link, _GPAUSEPARAM, 0, 0, 0)
+            words = (word for word, on in zip(_PAUSE, switches, strict=True) if on)
+            return {"pause": ",".join(words) or "off"}
         with _opened() as tool:
             return _READ[group](tool, link)
-    except (NotSupportedError, NetlinkError):
+    except (EthtoolError, NetlinkError):
         return {}
     except OSError as error:
         if error.errno in _ABSENT:
@@ -58,20 +62,14 @@ def read(link: str, group: str) -> dict[str, str]:
 def write(link: str, group: str, values: Mapping[str, str]) -> None:
     """Set some settings of a group. Raises OSError as the driver answers."""
     if group == "pause":
-        words = values["pause"]
-        _ioctl(link, _SPAUSEPARAM, int(words == "auto"), *(int(way in words) for way in ("rx", "tx")))
+        words = values["pause"].split(",")
+        _ioctl(link, _SPAUSEPARAM, *(int(word in words) for word in _PAUSE))
         return
     with _opened() as tool:
         try:
             _WRITE[group](tool, link, values)
-        except NotSupportedError:
+        except EthtoolError:
             raise OSError(errno.EOPNOTSUPP, LACKS[group]) from None
-
-
-def _pause_words(auto: int, rx: int, tx: int) -> str:
-    if auto:
-        return "auto"
-    return ",".join(way for way, on in (("rx", rx), ("tx", tx)) if on) or "off"
 
 
 def _ioctl(link: str, command: int, *values: int) -> tuple[int, ...]:
