@@ -210,6 +210,14 @@ static void let_go(struct soft_switch *self, u32 ingress, u32 priority, u64 now)
 		pfc_go(&self->port[ingress].pfc, priority, now);
 }
 
+static void leave(struct soft_switch *self, u32 egress, const struct packet *packet, u64 now)
+{
+	struct buffer_place place = {packet->ingress, (u8)egress, packet->priority};
+
+	buffer_discharge(&self->buffer, place, packet->bytes);
+	let_go(self, place.ingress, place.priority, now);
+}
+
 struct packet *switch_take(struct soft_switch *self, u32 egress, u64 now)
 {
 	struct switch_port *port = &self->port[egress];
@@ -218,14 +226,22 @@ struct packet *switch_take(struct soft_switch *self, u32 egress, u64 now)
 		return NULL;
 	struct packet *packet = egress_take(&port->egress, open_priorities(port, now), now);
 
-	if (!packet)
-		return NULL;
-	struct buffer_place place = {packet->ingress, (u8)egress, packet->priority};
+	if (packet) {
+		leave(self, egress, packet, now);
+		port->count->priority[packet->priority].tx_frames++;
+		port->count->priority[packet->priority].tx_bytes += packet->bytes;
+	}
+	return packet;
+}
 
-	buffer_discharge(&self->buffer, place, packet->bytes);
-	port->count->priority[place.priority].tx_frames++;
-	port->count->priority[place.priority].tx_bytes += packet->bytes;
-	let_go(self, place.ingress, place.priority, now);
+struct packet *switch_drop(struct soft_switch *self, u32 egress, u64 now)
+{
+	struct packet *packet = egress_drop(&self->port[egress].egress);
+
+	if (packet) {
+		leave(self, egress, packet, now);
+		self->port[egress].count->priority[packet->priority].drop_down++;
+	}
 	return packet;
 }
 

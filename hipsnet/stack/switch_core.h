@@ -67,7 +67,10 @@ bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u
  */
 struct packet *switch_take(struct soft_switch *self, u32 egress, u64 now);
 
-/* The PFC frame that a port has to send now, whole but for nothing; false if there is none. */
+/* A frame that cannot leave because the cable is down, lost and counted; NULL if no other waits. */
+struct packet *switch_drop(struct soft_switch *self, u32 egress, u64 now);
+
+/* The PFC frame that a port has to send now; false if there is none. */
 bool switch_pause(struct soft_switch *self, u32 port, struct pfc *frame, u64 now);
 
 /* Looks after what was stopped elsewhere, and brings the counters up to now. */

@@ -47,6 +47,7 @@
 	COUNTER(drop_full,        "lossy; the shared buffer was full")                   \
 	COUNTER(drop_headroom,    "lossless; the headroom was full: pause was not obeyed") \
 	COUNTER(drop_memory,      "no chunk of memory was free")                         \
+	COUNTER(drop_down,        "waited here for a cable that is down")                \
 	COUNTER(ingress_bytes,    "held now of what came in here")                       \
 	COUNTER(ingress_max_bytes, "the most that has been held")                        \
 	COUNTER(headroom_bytes,   "held now in the headroom of what came in here")       \

@@ -68,3 +68,8 @@ struct packet *egress_take(struct egress *egress, u8 open, u64 now)
 	pacer_sent(&egress->pacer, packet->bytes, now);
 	return packet;
 }
+
+struct packet *egress_drop(struct egress *egress)
+{
+	return egress->waiting ? take(egress, (u32)__builtin_ctz(egress->waiting)) : NULL;
+}

@@ -207,6 +207,11 @@ static bool is_passing(int error)
 	return error == EAGAIN || error == EBUSY || error == ENOBUFS || error == EINTR || error == ENETDOWN;
 }
 
+bool xsk_is_down(const struct xsk *xsk)
+{
+	return xsk->is_down;
+}
+
 int xsk_kick(struct xsk *xsk)
 {
 	u32 left = unsent(xsk);
@@ -216,6 +221,7 @@ int xsk_kick(struct xsk *xsk)
 		u32 before = left;
 
 		xsk->count.kicks++;
+		xsk->is_down = error == ENETDOWN;
 		if (error && !is_passing(error))
 			return -error;
 		xsk_recycle(xsk);

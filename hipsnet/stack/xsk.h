@@ -176,10 +176,13 @@ bool xsk_forward(struct xsk *xsk, const struct xsk_frame *frame);
 /*
  * Let the kernel send what is queued. In copy mode it sends in here, a limited number of descriptors for each
  * call (32, or what XDP_MAX_TX_SKB_BUDGET allows): calls again until all is sent or the interface is full.
- * Returns how many descriptors still wait: not 0 means try again soon (an EAGAIN that stays, ENOBUFS);
- * -ENETDOWN and the like are for good, until the interface is up.
+ * Returns how many descriptors still wait: not 0 means try again soon (an EAGAIN that stays, ENOBUFS, an
+ * interface that is down); -ENXIO and the like are for good.
  */
 int xsk_kick(struct xsk *xsk);
+
+/* Whether the interface was down when it was last asked to send. */
+bool xsk_is_down(const struct xsk *xsk);
 
 /* Take back the chunks of frames that are sent. xsk_reserve and xsk_kick do it too. */
 void xsk_recycle(struct xsk *xsk);

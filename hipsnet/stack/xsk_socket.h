@@ -19,6 +19,7 @@ struct xsk {
 	int fd;
 	u8 number;        /* among the sockets of its memory */
 	bool is_reserved; /* `reserved` is with the caller */
+	bool is_down;     /* the interface was, when it was last asked to send */
 	u32 fill_limit;
 	u32 reserved; /* a frame of the send zone */
 	struct xsk_ring_cons rx, completed;

@@ -241,6 +241,22 @@ def test_an_impaired_rate_holds_for_the_switch_as_well(make_lab: MakeLab) -> Non
     assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
 
 
+def test_a_cable_that_is_down_holds_nobody_up(make_lab: MakeLab) -> None:
+    lab = make_lab({"kind": "bcube", "n": 3, "levels": 1}, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"})
+    lab.provision()
+    topology, fabric = lab.load()
+    source, cut, other = (server.ports[0] for server in fabric.servers)
+    assert lab.run("impair", "s1.p0", "--down").returncode == 0
+    result = traffic.run(topology, fabric, [Flow(source, cut), Flow(source, other)], 1.0)
+    assert (result.flows[0].received, result.flows[1].lost) == (0, 0)
+    assert result.of(source).pause_frames[PRIORITY] == 0
+    assert set(read(lab)["l0g0"].dropped) == {"drop_down"}
+    assert lab.run("impair", "s1.p0", "--up").returncode == 0
+    assert reach(lab)
+    result = traffic.run(topology, fabric, [Flow(source, cut)], 0.5)
+    assert result.flows[0].lost == 0
+
+
 def test_a_tree_spreads_flows_over_its_equal_ways(make_lab: MakeLab) -> None:
     lab = make_lab(TREE, lab=LOSSLESS, pfc=PFC, link={"rate": "50Mbit/s"})
     lab.provision()
