@@ -14,6 +14,7 @@ from orchestrator.guard import Program
 from orchestrator.launch import Outcome, Stream, launch
 from orchestrator.measurement import Measurement
 from orchestrator.results import Result, combine
+from orchestrator.telemetry.job_pauses import JobPauses
 
 Limit = Callable[[int], float | None]
 """Takes the bytes of a case, gives the physical limit in seconds, or None where a port has no rate."""
@@ -38,9 +39,17 @@ def workers(
 
 
 def measure(
-    programs: Sequence[Program], measurement: Measurement, limit: Limit, listener: Listener
+    programs: Sequence[Program],
+    measurement: Measurement,
+    limit: Limit,
+    pauses: Callable[[], JobPauses],
+    listener: Listener,
 ) -> Outcome:
-    """Run the workers, and tell the listener what they tell. Raises what `launch` raises."""
+    """Run the workers, and tell the listener what they tell. Raises what `launch` raises.
+
+    `pauses` tells what has come since it was asked the last time; it is asked when all ranks have told of a
+    case, while they wait for one another to begin with the next.
+    """
     told: dict[int, list[dict[str, Any]]] = {}
 
     def hear(program: int, stream: Stream, line: bytes) -> None:
@@ -56,6 +65,6 @@ def measure(
         reports.append(report)
         if len(reports) == len(programs):
             limit_s = limit(measurement.size_bytes(case))
-            listener.result(combine(measurement, case, told.pop(case), limit_s))
+            listener.result(combine(measurement, case, told.pop(case), limit_s, pauses()))
 
     return launch(programs, hear)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
 from orchestrator.measurement import Case, Measurement
+from orchestrator.telemetry.job_pauses import JobPauses
 
 HEADER = (
     f"# {'size(B)':>10} {'count':>11} {'type':>9} {'redop':>5} {'time(us)':>11} {'algbw(GB/s)':>11} "
-    f"{'busbw(GB/s)':>11} {'#wrong':>7} {'limit(us)':>11} {'time/limit':>10}"
+    f"{'busbw(GB/s)':>11} {'#wrong':>7} {'limit(us)':>11} {'time/limit':>10} "
+    f"{'pauses':>11} {'pause_us':>15} {'worst port':>10}"
 )
-"""The columns of nccl-tests and the physical limit. GB are 10^9 bytes; time is the median."""
+"""The columns of nccl-tests, the physical limit, and the pauses of all servers, received/sent.
+
+GB are 10^9 bytes; time is the median.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class Result:
     """One case, measured: `times_s` holds every iteration's time on its slowest rank.
 
     `wrong` counts elements with a wrong sum on all ranks, None if nobody looked; `same_bits` tells whether
-    all ranks had the same bits in all iterations. `limit_s` is None where a port has no rate.
+    all ranks had the same bits in all iterations. `limit_s` is None where a port has no rate. `pauses` are
+    those of all iterations, and of those to warm up; None if nobody looked.
     """
 
     case: Case
@@ -34,6 +40,7 @@ class Result:
     limit_s: float | None
     wrong: int | None
     same_bits: bool | None
+    pauses: JobPauses | None = None
 
     @property
     def bytes(self) -> int:
@@ -62,7 +69,11 @@ class Result:
 
 
 def combine(
-    measurement: Measurement, index: int, told: Sequence[Mapping[str, Any]], limit_s: float | None
+    measurement: Measurement,
+    index: int,
+    told: Sequence[Mapping[str, Any]],
+    limit_s: float | None,
+    pauses: JobPauses | None = None,
 ) -> Result:
     """Make one result of what all ranks told about the case `index`."""
     digests = {digest for report in told for digest in report["digests"]}
@@ -74,6 +85,7 @@ def combine(
         limit_s=limit_s,
         wrong=sum(report["wrong"] for report in told) if measurement.check else None,
         same_bits=len(digests) == 1 if measurement.check else None,
+        pauses=pauses,
     )
 
 
@@ -105,11 +117,21 @@ def row(result: Result) -> str:
     line = (
         f"  {result.bytes:>10} {sum(case.counts):>11} {result.dtype:>9} {'sum':>5} "
         f"{result.median_s * 1e6:>11.1f} {result.algbw_GBps:>11.4f} {result.busbw_GBps:>11.4f} "
-        f"{wrong:>7} {limit:>11} {ratio:>10}"
+        f"{wrong:>7} {limit:>11} {ratio:>10} {_pauses(result.pauses)}"
     )
     if case.model:
         line += f"  {case.model}, {len(case.counts)} bucket{'s' if len(case.counts) > 1 else ''}"
     return line
+
+
+def _pauses(found: JobPauses | None) -> str:
+    if found is None:
+        return f"{'-':>11} {'-':>15} {'-':>10}"
+    frames, time = (
+        "/".join("-" if count is None else str(count) for count in pair)
+        for pair in ((found.rx_frames, found.tx_frames), (found.rx_us, found.tx_us))
+    )
+    return f"{frames:>11} {time:>15} {found.worst or '-':>10}"
 
 
 def document(
@@ -166,4 +188,5 @@ def _entry(result: Result) -> dict[str, Any]:
         "limit_ratio": result.median_s / result.limit_s if result.limit_s else None,
         "wrong": result.wrong,
         "correct": result.correct,
+        "pauses": asdict(result.pauses) if result.pauses else None,
     }

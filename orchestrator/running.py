@@ -20,6 +20,8 @@ from orchestrator.display import Display
 from orchestrator.launch import Outcome, launch
 from orchestrator.measurement import Case, Measurement, count
 from orchestrator.sizes import parse_size
+from orchestrator.telemetry import watching
+from orchestrator.telemetry.job_pauses import PauseBook
 
 DEFAULT_SIZES = "1KiB:64MiB:x4"
 
@@ -81,11 +83,15 @@ def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted:
     title = results.title(topology, fabric, settings, measurement)
     message = output.prefixed([program.server for program in programs])
     table = sys.stderr if wanted.json == "-" else sys.stdout
-    with Display(title, measurement, table, message) as display:
+    with (
+        watching.watch(topology, fabric, None) as (ports, sources),
+        Display(title, measurement, table, message) as display,
+    ):
         outcome = measure(
             programs,
             measurement,
             lambda size: limits.limit_s(fabric, topology.link.rate_bps, size),
+            PauseBook(ports, sources).since,
             display,
         )
     _tell(fabric, outcome)

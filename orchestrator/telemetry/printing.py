@@ -46,8 +46,9 @@ def as_json(snapshot: Snapshot) -> None:
 def as_csv(snapshot: Snapshot) -> None:
     """A line for each sample; what nobody counts is empty."""
     totals = [field.name for field in FIELDS]
+    headings = [field.name if field.is_gauge else f"{field.name}_total" for field in FIELDS]
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["port", "peer", "priority", "up", *RATE_NAMES, *(f"{name}_total" for name in totals)])
+    writer.writerow(["port", "peer", "priority", "up", *RATE_NAMES, *headings])
     for record in _records(snapshot):
         head = [record["port"], record["peer"], record["priority"], int(record["up"])]
         rates = [record[name] for name in RATE_NAMES]

@@ -98,12 +98,13 @@ def sample(rates: Rates, port: int, lane: int) -> Sample:
 
 
 def totals(reading: Reading, port: int, lane: int) -> dict[str, int]:
-    """The counters themselves, where there are any."""
-    return {
-        field.name: int(reading.values[number, port, lane])
-        for number, field in enumerate(FIELDS)
-        if reading.known[number, port, lane]
-    }
+    """The counters themselves, where there are any; the whole port's where the priority has none of its own."""
+    found = {}
+    for number, field in enumerate(FIELDS):
+        at = lane if reading.known[number, port, lane] else WHOLE
+        if reading.known[number, port, at]:
+            found[field.name] = int(reading.values[number, port, at])
+    return found
 
 
 def lanes(ports: WatchedPorts, reading: Reading) -> Rows:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import socket
 import time
 from collections.abc import Callable
 
 import pytest
+from textual.pilot import Pilot
 
 from hipsnet.node import namespace
+from hipsnet.node.forwarding import read_counters
 from hipsnet.stack import counters
 from orchestrator import soft_switch
 from orchestrator.telemetry import fields, watching
 from orchestrator.telemetry.ethtool import Statistics
 from orchestrator.telemetry.monitor import Monitor
-from tests.lab.rig import Lab, run
+from orchestrator.top.app import TopApp
+from tests.lab.rig import Done, Lab, hipsnet_process, run
 from tests.lab.test_lossless import incast
+from tests.lab.test_top import drive, line_of, text
 
 
 def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callable[..., Lab]) -> None:
@@ -52,6 +58,61 @@ def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callabl
     by_switch = {pause.of for pause in snapshot.pauses if pause.by.startswith("l0g0")}
     assert len(by_switch) == 2
     assert all(pause.roots == ("l0g0",) and pause.share for pause in snapshot.pauses)
+
+
+def test_the_screen_has_what_an_incast_has_counted(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(
+        {"kind": "bcube", "n": 3, "levels": 1},
+        lab={"switch": "lossless", "buffer": "256KiB"},
+        pfc={"priorities": [3]},
+        link={"rate": "100Mbit/s"},
+    )
+    lab.provision()
+
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        await asyncio.to_thread(incast, lab, 1)
+        app.look()
+        await pilot.press("slash", *"server", "enter", "enter")
+        await pilot.pause()
+        port = text(app)[0].split()[1]
+        node, _, number = port.partition(".p")
+        shown = line_of(app, "rx_pause_frames")
+        counted = read_counters(lab.name, node)["pfc"][int(number), 3]
+        assert shown[2] == str(counted) and counted > 0
+        assert float(line_of(app, "rx_pause_us")[2]) > 0
+        assert any(f"stops {port} in priority 3" in line for line in text(app))
+
+    drive(lab, act)
+
+
+def test_a_job_tells_the_pauses_of_each_size(make_lab: Callable[..., Lab]) -> None:
+    """All servers send to one (a parameter server), so that the switch has to stop them."""
+    lab = make_lab(
+        {"kind": "bcube", "n": 3, "levels": 1},
+        lab={"switch": "lossless", "buffer": "256KiB"},
+        pfc={"priorities": [3]},
+        link={"rate": "100Mbit/s"},
+    )
+    lab.provision()
+    with watching.watch(*lab.load(), None) as (ports, sources):
+        before = sources.read()
+        done = lab_process(lab, "--algorithm", "ps", "--sizes", "512KiB,1MiB", "--iters", "3", "--json", "-")
+        after = sources.read()
+    assert done.returncode == 0, done.stderr
+    found = [result["pauses"] for result in json.loads(done.stdout)["results"]]
+    servers = [number for number, port in enumerate(ports.ports) if port.role == "server"]
+    grown = (after.values - before.values)[fields.RX_PAUSE_FRAMES, servers, 3]
+    assert sum(entry["rx_frames"] for entry in found) == pytest.approx(int(grown.sum()), abs=4)
+    assert all(entry["rx_frames"] > 0 and entry["rx_us"] > 0 for entry in found)
+    names = [ports.ports[number].name for number in servers]
+    assert all(entry["worst"] in names for entry in found)
+    (header,) = (line for line in done.stderr.splitlines() if "size(B)" in line)
+    assert header.split()[-4:] == ["pauses", "pause_us", "worst", "port"]
+    assert f"{found[1]['rx_frames']}/{found[1]['tx_frames']}" in done.stderr
+
+
+def lab_process(lab: Lab, *arguments: str) -> Done:
+    return hipsnet_process("run", lab.file, "--transport", "xdp", *arguments)
 
 
 def test_frames_without_a_program_are_counted_by_the_kernel(make_lab: Callable[..., Lab]) -> None:

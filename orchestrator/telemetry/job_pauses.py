@@ -1,0 +1,72 @@
+"""The pauses of a job: what the servers' ports have counted since the last time one asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.telemetry.fields import (
+    RX_PAUSE_FRAMES,
+    RX_PAUSE_US,
+    TX_PAUSE_FRAMES,
+    TX_PAUSE_US,
+    WHOLE,
+)
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.rates import Rates, between, possible
+from orchestrator.telemetry.sources import Sources
+
+
+@dataclass(frozen=True)
+class JobPauses:
+    """Sums over all ports of servers; None is what nobody counts.
+
+    rx is what the servers were told to stop, tx what they told others. `worst` is the port that was stopped, or
+    has stopped its peer, for the longest time (or by the most frames); None if there was no pause.
+    """
+
+    rx_frames: int | None
+    tx_frames: int | None
+    rx_us: int | None
+    tx_us: int | None
+    worst: str | None
+
+
+class PauseBook:
+    """Keeps the last reading, to say what has come since."""
+
+    def __init__(self, ports: WatchedPorts, sources: Sources) -> None:
+        self._ports, self._sources = ports, sources
+        self._last = sources.read()
+
+    def since(self) -> JobPauses:
+        """What has come since the last time."""
+        reading = self._sources.read()
+        rates = [port.rate_bps for port in self._ports.ports]
+        change = between(self._last, reading, possible(reading.time_s - self._last.time_s, rates))
+        self._last = reading
+        return summed(self._ports, change)
+
+
+def summed(ports: WatchedPorts, change: Rates) -> JobPauses:
+    """The sums over the servers' ports."""
+    servers = np.array([number for number, port in enumerate(ports.ports) if port.role == "server"])
+    of_ports = {
+        field: change.amounts[field, servers, WHOLE]
+        for field in (RX_PAUSE_FRAMES, TX_PAUSE_FRAMES, RX_PAUSE_US, TX_PAUSE_US)
+    }
+    time = np.nan_to_num(np.fmax(of_ports[RX_PAUSE_US], of_ports[TX_PAUSE_US]))
+    frames = np.nan_to_num(np.fmax(of_ports[RX_PAUSE_FRAMES], of_ports[TX_PAUSE_FRAMES]))
+    worst = int(np.lexsort((frames, time))[-1])
+    return JobPauses(
+        _sum(of_ports[RX_PAUSE_FRAMES]),
+        _sum(of_ports[TX_PAUSE_FRAMES]),
+        _sum(of_ports[RX_PAUSE_US]),
+        _sum(of_ports[TX_PAUSE_US]),
+        ports.ports[servers[worst]].name if time[worst] or frames[worst] else None,
+    )
+
+
+def _sum(amounts: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int | None:
+    return None if np.isnan(amounts).all() else int(np.nansum(amounts))
