@@ -9,6 +9,8 @@
 
 #define LEAST_GRAIN_NS 20000ULL
 #define MOST_GRAIN_NS  200000ULL
+#define LATE_NS        50000000ULL /* the most that the process is late, without a loss */
+#define LEAST_AHEAD    256u
 
 static void *zeroed(u64 count, u64 bytes)
 {
@@ -30,18 +32,29 @@ static void link_free(struct machine *machine, u32 frames, u32 entries)
 	machine->free_frames.first_free = machine->free_entries.first_free = 1;
 }
 
-static void open_port(struct fabric *fabric, struct machine *machine, u32 index, const char *ifname, int map)
+/* Chunks for what comes in by a port while the process waits for a processor. */
+static u32 chunks_ahead(const struct port_config *set, u32 chunk_bytes)
+{
+	u64 wanted = set->rate_bps ? set->rate_bps / 8 * LATE_NS / NS_PER_S / chunk_bytes : XSK_RING;
+	u64 bounded = wanted < LEAST_AHEAD ? LEAST_AHEAD : wanted;
+
+	return bounded > XSK_RING ? XSK_RING : (u32)bounded;
+}
+
+static void open_port(struct fabric *fabric, struct machine *machine, u32 index,
+		      const struct port_config *set, int map)
 {
 	struct port *port = &machine->ports[index];
 	struct epoll_event news = {.events = EPOLLIN};
 
-	errno = -xsk_open(&port->xsk, machine->memory, ifname, 0, XSK_COPY);
+	errno = -xsk_open(&port->xsk, machine->memory, set->ifname, 0, XSK_COPY);
 	if (errno)
-		fail("open a socket on", ifname);
+		fail("open a socket on", set->ifname);
+	xsk_limit_fill(port->xsk, chunks_ahead(set, machine->core->chunk_bytes));
 	xsk_refill(port->xsk);
 	errno = -xsk_join(port->xsk, map, index);
 	if (errno || epoll_ctl(fabric->epoll, EPOLL_CTL_ADD, xsk_fd(port->xsk), &news) < 0)
-		fail("receive from", ifname);
+		fail("receive from", set->ifname);
 }
 
 /*
@@ -61,8 +74,10 @@ static void open_switch(struct fabric *fabric, const struct fabric_config *confi
 	const struct switch_config *found = &config->switches[number];
 	struct machine *machine = &fabric->machines[number];
 	struct soft_switch *core = found->core;
-	u32 chunks = found->chunks + core->ports * XSK_RING;
+	u32 chunks = found->chunks;
 
+	for (u32 port = 0; port < core->ports; port++)
+		chunks += chunks_ahead(&found->ports[port], core->chunk_bytes);
 	machine->core = core;
 	errno = -xsk_memory_open(&machine->memory, chunks, SEND_FRAMES, config->longest_frame);
 	if (errno)
@@ -81,7 +96,7 @@ static void open_switch(struct fabric *fabric, const struct fabric_config *confi
 		note_rate(fabric, set->rate_bps, config->longest_frame);
 		switch_init_port(core, port, set->mac, set->rate_bps, set->burst_ns, config->weights,
 				 config->longest_frame);
-		open_port(fabric, machine, port, set->ifname, map);
+		open_port(fabric, machine, port, set, map);
 	}
 	close(map);
 }
