@@ -77,8 +77,9 @@ struct responder {
 	u64 expected; /* PSN */
 	u32 msn;      /* messages completed */
 	enum response response;
-	u8 syndrome; /* of the NAK that is due */
-	u8 fatal;    /* syndrome of the NAK that ended the connection; 0 if none did */
+	u64 ack_at_ns; /* when an ACK that is due may wait no longer */
+	u8 syndrome;   /* of the NAK that is due */
+	u8 fatal;      /* syndrome of the NAK that ended the connection; 0 if none did */
 	bool nak_sent;
 	u64 gap; /* with nak_sent: the last PSN that came out of order */
 	bool credits_ran_out;

@@ -203,6 +203,17 @@ void rc_abort(struct rc *rc)
 		rc_fail(rc);
 }
 
+/* The ACK of a message may wait for what else there is to send; one in the middle keeps its sender going. */
+static void take_request(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns)
+{
+	bool was_due = rc->responder.response != RESPONSE_NONE;
+	u64 delay_ns = packet->parts & PART_LAST ? rc->config.ack_delay_ns : 0;
+
+	responder_take(rc, frame, packet);
+	if (!was_due || now_ns + delay_ns < rc->responder.ack_at_ns)
+		rc->responder.ack_at_ns = now_ns + delay_ns;
+}
+
 bool rc_receive(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns)
 {
 	/* Who was refused once is told so again: the NAK may have been lost. */
@@ -215,8 +226,18 @@ bool rc_receive(struct rc *rc, const struct span *frame, const struct packet *pa
 	else if (packet->parts & PART_CNP)
 		requester_take_cnp(rc, now_ns);
 	else
-		responder_take(rc, frame, packet);
+		take_request(rc, frame, packet, now_ns);
 	return true;
+}
+
+/* When the responder has something to say: RC_NEVER if it has nothing. */
+static u64 response_due(const struct rc *rc)
+{
+	const struct responder *side = &rc->responder;
+
+	if (side->cnp_due || side->response == RESPONSE_NAK)
+		return 0;
+	return side->response == RESPONSE_ACK ? side->ack_at_ns : RC_NEVER;
 }
 
 u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
@@ -224,7 +245,7 @@ u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 	if (rc->state == RC_IDLE)
 		return 0;
 	requester_check_timer(rc, now_ns);
-	u32 bytes = responder_transmit(rc, out, spans);
+	u32 bytes = response_due(rc) <= now_ns ? responder_transmit(rc, out, spans) : 0;
 
 	return bytes ? bytes : requester_transmit(rc, out, spans, now_ns);
 }
@@ -232,13 +253,13 @@ u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 u64 rc_next_deadline(const struct rc *rc)
 {
 	const struct requester *side = &rc->requester;
-	u64 send_at = RC_NEVER;
+	u64 send_at = RC_NEVER, due = response_due(rc);
 
 	if (rc->state == RC_IDLE)
 		return RC_NEVER;
-	if (rc->responder.cnp_due || rc->responder.response != RESPONSE_NONE)
-		return 0;
 	if (requester_may_send(rc))
 		send_at = side->rnr_until_ns > rc->pacer.next_ns ? side->rnr_until_ns : rc->pacer.next_ns;
+	if (due < send_at)
+		send_at = due;
 	return send_at < side->timer_ns ? send_at : side->timer_ns;
 }

@@ -42,7 +42,8 @@ struct rc_config {
 	bool congestion_control; /* DCQCN: say that we heed marks, slow down on CNPs; needs rate_bps */
 	u32 window;              /* packets that may wait for an ACK */
 	u64 timeout_ns;          /* without an ACK, from the last packet; doubled with every time out */
-	u64 rate_bps;            /* of frames with their Ethernet header, as HTB counts them too; 0: any */
+	u64 ack_delay_ns; /* how long a message's ACK may wait for others, or for frames to go with it */
+	u64 rate_bps;     /* of frames with their Ethernet header, as HTB counts them too; 0: any */
 };
 
 enum rc_kind {

@@ -31,6 +31,9 @@ CHUNK_BYTES = 4096
 WINDOW, LEAST_WINDOW = 512, 64
 """Packets of a connection that may wait for an acknowledgement, if those of a port's connections fit the buffer."""
 
+ACK_DELAY_NS = 200_000
+"""An answer goes first, and one ACK does for several messages: the peer wakes up once, for what it waits for."""
+
 FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
 DRAIN_STEP_S = 0.05
 
@@ -198,6 +201,7 @@ class XdpTransport:
             dscp=quality.dscp,
             retry_count=quality.retries,
             timeout_ns=4096 << quality.ack_timeout,
+            ack_delay_ns=ACK_DELAY_NS,
             credits=True,
             congestion_control=False,
         )

@@ -230,6 +230,7 @@ def _flow(made: Core, end: End, other: End, pipe: Connection, size: int) -> Iter
             path_mtu=4096,
             credits=True,
             window=512,
+            ack_delay_ns=200_000,
         )
         _begin(pipe)
         buffer = made.ffi.from_buffer("u8[]", memory)
