@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +38,53 @@ KNOWN = {
         {"enabled": 9, "quanta": [0xFFFF, 0, 0, 1, 0, 0, 0, 0]},
     ),
 }
+# Frames that rdma_rxe of Linux 6.1 has sent, as they came out of the cable.
+CAPTURED = {
+    "a SEND of 5 bytes": (
+        "020000000001020000000002080045000034950f4000401191a70a0000020a000001e45d12b700200000"
+        "0430ffff0014e04080fffff00001020304000000f1e63c90",
+        {"bth.opcode": 0x04, "bth.psn": 0xFFFFF0, "bth.pad": 3, "bth.qpn": 0x14E040, "payload": 5},
+    ),
+    "the end of a SEND with immediate": (
+        "02000000000102000000000208004500003495144000401191a20a0000020a000001e45d12b700200000"
+        "0320ffff0014e04080fffff50200feca0001000066402bf2",
+        {"bth.opcode": 0x03, "bth.psn": 0xFFFFF5, "bth.pad": 2, "immediate": 0x0200FECA, "payload": 2},
+    ),
+    "a WRITE of 3 bytes": (
+        "02000000000102000000000208004500004095154000401191950a0000020a000001e45d12b7002c0000"
+        "0a10ffff0014e04080fffff6000000000000100000004a19000000030001020075589fca",
+        {"bth.opcode": 0x0A, "reth.address": 0x1000, "reth.key": 0x4A19, "reth.length": 3, "payload": 3},
+    ),
+    "a SEND of 2 bytes with immediate": (
+        "02000000000102000000000208004500003495164000401191a00a0000020a000001e45d12b700200000"
+        "0520ffff0014e04080fffff70700000000010000b49e0412",
+        {"bth.opcode": 0x05, "immediate": 0x07000000, "bth.pad": 2, "bth.ack_request": True, "payload": 2},
+    ),
+    "an ACK": (
+        "02000000000102000000000208004500003095354000401191850a0000020a000001e45d12b7001c0000"
+        "1100ffff0014e04000ffffd01f000001dc517fa1",
+        {"bth.opcode": 0x11, "bth.psn": 0xFFFFD0, "aeth.syndrome": 0x1F, "aeth.msn": 1, "payload": 0},
+    ),
+    "a NAK: remote access": (
+        "02000000000102000000000208004500003095364000401191840a0000020a000001e45d12b7001c0000"
+        "1100ffff0014e04000ffffd162000001d61cd1d6",
+        {"bth.opcode": 0x11, "bth.psn": 0xFFFFD1, "aeth.syndrome": 0x62, "aeth.msn": 1, "payload": 0},
+    ),
+}
 NAMES = list(KNOWN)
 
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Core:
-    headers = "".join((FOLDER / name).read_text() for name in ("wire_ip.h", "wire_pfc.h", "wire_roce.h"))
+    files = ("wire_ip.h", "wire_pfc.h", "wire_roce.h", "packet.h")
+    headers = "".join((FOLDER / name).read_text() for name in files)
     structs = "\n".join(re.findall(r"^struct \w+ {.*?^};", headers, re.MULTILINE | re.DOTALL))
     faces = [
         f"bool face_{name}_parse(const u8 *at, u32 bytes, struct {name} *value);\n"
         f"bool face_{name}_emit(u8 *at, u32 bytes, const struct {name} *value);"
         for name in NAMES
     ]
+    faces.append("u32 face_packet(u8 *frame, u32 bytes, struct packet *value);")
     structs = structs.replace("MAC_BYTES", "6").replace("PRIORITIES", "8")
     source = str(Path(__file__).parent / "wire_face.c")
     core = stack_core.load(tmp_path_factory.mktemp("wire"), "wire", sources=[source])
@@ -110,6 +146,17 @@ def test_wrong_bytes(wire: Core, name: str, at: int, value: int) -> None:
     data = bytearray.fromhex(KNOWN[name][0])
     data[at] = value
     assert parsed(wire, name, bytes(data)) is None
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_captured_frames(wire: Core, name: str) -> None:
+    text, fields = CAPTURED[name]
+    frame = bytes.fromhex(text)
+    packet = wire.ffi.new("struct packet *")
+    assert wire.lib.face_packet(frame, len(frame), packet) == len(stack_core.drops())
+    for path, expected in fields.items():
+        assert reduce(getattr, path.split("."), packet) == expected, path
+    assert rebuilt(frame) == frame
 
 
 def test_scapy_makes_the_same_frames_of_the_same_values(core: Core) -> None:

@@ -1,5 +1,5 @@
-/* The functions of wire.h, which are inline, for cffi. */
-#include "../../hipsnet/stack/wire.h"
+/* The functions of wire.h, which are inline, and the reading of whole packets, for cffi. */
+#include "../../hipsnet/stack/packet.h"
 
 #define FACE(name)                                                                                           \
 	bool face_##name##_parse(const u8 *at, u32 bytes, struct name *value);                               \
@@ -23,3 +23,14 @@ FACE(bth)
 FACE(reth)
 FACE(aeth)
 FACE(pfc)
+
+u32 face_packet(u8 *frame, u32 bytes, struct packet *value);
+
+/* DROP_COUNT, or why the packet is not taken. */
+u32 face_packet(u8 *frame, u32 bytes, struct packet *value)
+{
+	struct span span = {frame, bytes};
+	u32 drop = packet_parse(&span, 1, value);
+
+	return drop == DROP_COUNT && !packet_icrc_holds(&span, 1, value) ? DROP_icrc : drop;
+}

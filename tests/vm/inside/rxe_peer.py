@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -102,7 +102,7 @@ class RxePair:
         attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 1
         attributes.min_rnr_timer = 14  # 1.28 ms
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = 16, 7, 7
-        to = GID(f"::ffff:{IPv4Address(IPS[0])}")
+        to = GID(IPv6Address(f"::ffff:{IPv4Address(IPS[0])}").exploded)
         route = GlobalRoute(dgid=to, sgid_index=_gid_index(), hop_limit=64)
         attributes.ah_attr = AHAttr(is_global=1, port_num=1, gr=route)
         self._pair.to_init(attributes)
@@ -131,7 +131,7 @@ class RxePair:
             wr_id=identity,
             opcode=getattr(enums, kind),
             num_sge=1,
-            imm_data=immediate or 0,
+            imm_data=socket.htonl(immediate or 0),  # which pyverbs hands on as it is
             sg=[self.memory.piece(offset, size)],
             send_flags=enums.IBV_SEND_SIGNALED,
         )
@@ -147,9 +147,13 @@ class RxePair:
             resource.close()
 
 
+def immediate_of(completion: Any) -> int:
+    return socket.ntohl(completion.imm_data)
+
+
 def _gid_index() -> int:
     """Of the GID that is the IPv4 address; the kernel fills the table after the device is there."""
-    wanted = f"0000:0000:0000:0000:0000:ffff:{IPS[1] >> 16:04x}:{IPS[1] & 0xFFFF:04x}"
+    wanted = IPv6Address(f"::ffff:{IPv4Address(IPS[1])}").exploded
     folder = Path(f"/sys/class/infiniband/{DEVICE}/ports/1/gids")
     end = time.monotonic() + 10
     while time.monotonic() < end:
@@ -174,6 +178,13 @@ class Joined:
         self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
         self._socket.bind((OURS, ETHERTYPE_IPV4))
         self._socket.setblocking(False)
+        try:
+            self._connect(core, mtu, options)
+        except BaseException:
+            self.close()  # what is open keeps the device from going
+            raise
+
+    def _connect(self, core: Any, mtu: int, options: dict[str, Any]) -> None:
         self.theirs.connect(self.ours.qpn, mtu)
         options = {"path_mtu": mtu, "timeout_ns": 300_000_000, **options}
         config = configuration(core, (self.ours, self.theirs), 0, (OUR_PSN, PEER_PSN), options)

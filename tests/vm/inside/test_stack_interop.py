@@ -14,7 +14,7 @@ import pytest
 from hipsnet.node.programs import cache_folder
 from hipsnet.stack import core as stack_core
 from hipsnet.stack.core import Core
-from tests.vm.inside.rxe_peer import Joined, cable
+from tests.vm.inside.rxe_peer import Joined, cable, immediate_of
 
 MIB = 1 << 20
 SIZES = [1, 3, 1024, 4096, 4097, 100_001, MIB, MIB - 5]
@@ -60,7 +60,7 @@ def test_sends_to_the_kernel(joined: Joined) -> None:
     assert [(one.id, one.status) for one in joined.ours.completions] == [(i, 0) for i in range(len(SIZES))]
     found = [(one.wr_id, one.status, one.byte_len) for one in joined.theirs.completions]
     assert found == [(i, 0, size) for i, size in enumerate(SIZES)]
-    assert [one.imm_data for one in joined.theirs.completions[1::2]] == [
+    assert [immediate_of(one) for one in joined.theirs.completions[1::2]] == [
         IMMEDIATE + i for i in range(1, len(SIZES), 2)
     ]
     assert joined.theirs.memory.array.tobytes() == DATA
@@ -93,7 +93,7 @@ def test_writes_to_the_kernel(joined: Joined) -> None:
         )
     assert joined.both(len(SIZES), len(SIZES))
     assert [(one.id, one.status) for one in joined.ours.completions] == [(i, 0) for i in range(len(SIZES))]
-    found = [(one.wr_id, one.status, one.imm_data) for one in joined.theirs.completions]
+    found = [(one.wr_id, one.status, immediate_of(one)) for one in joined.theirs.completions]
     assert found == [(i, 0, IMMEDIATE + i) for i in range(len(SIZES))]
     assert memory.array.tobytes() == DATA
 
