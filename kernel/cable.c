@@ -1,30 +1,12 @@
 /* The other end of a server's cable, at a switch: hands every frame on, after its losses and its counts. */
-#include "delay.h"
-#include "parse.h"
-#include "tables.h"
-
-BPF_ARRAY(port_of, u32, MAX_IFINDEX); /* port index + 1 by ifindex, 0 for others */
-BPF_ARRAY(ports, struct port, MAX_PORTS);
-BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
-RINGS(rings);
+#include "arrival.h"
 
 int cable(struct xdp_md *frame)
 {
-	u32 ifindex = frame->ingress_ifindex;
-	u32 *number = port_of.lookup(&ifindex);
-	if (!number || !*number)
-		return XDP_PASS;
+	struct arrival at;
 
-	u32 index = *number - 1;
-	struct port *port = ports.lookup(&index);
-	struct counters *count = counters.lookup(&index);
-	if (!port || !count)
-		return XDP_PASS;
-
-	void *ring = port->delay_us ? rings.lookup(&index) : NULL;
-	int verdict = pass_cable(frame, port, ring, count);
-	if (verdict != XDP_PASS)
-		return verdict;
+	if (!arrive(frame, &at, XDP_PASS))
+		return at.verdict;
 
 	struct cursor cursor = cursor_of(frame);
 	struct ethhdr *eth = take_ethernet(&cursor);
@@ -32,7 +14,7 @@ int cable(struct xdp_md *frame)
 		struct mac_control *control = take_mac_control(&cursor);
 
 		if (control && is_pfc(eth, control))
-			count_pfc(count, control->class_enable);
+			count_pfc(at.count, control->class_enable);
 	}
-	return up(&count->passed);
+	return up(&at.count->passed);
 }

@@ -1,13 +1,7 @@
 /* A server's port: what is for this server goes up the stack, what is for another goes out of the right port.
  */
-#include "delay.h"
-#include "parse.h"
-#include "tables.h"
+#include "arrival.h"
 
-BPF_ARRAY(port_of, u32, MAX_IFINDEX); /* port index + 1 by ifindex, 0 for others */
-BPF_ARRAY(ports, struct port, MAX_PORTS);
-BPF_PERCPU_ARRAY(counters, struct counters, MAX_PORTS);
-RINGS(rings);
 BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
 BPF_DEVMAP(transmit, MAX_PORTS);
 BPF_XSKMAP(endpoints, MAX_PORTS); /* AF_XDP sockets of the ports' first queues */
@@ -186,45 +180,34 @@ static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, st
 
 int forward(struct xdp_md *frame)
 {
-	u32 ifindex = frame->ingress_ifindex;
-	u32 *number = port_of.lookup(&ifindex);
-	if (!number || !*number)
-		return XDP_PASS;
+	struct arrival at;
 
-	u32 index = *number - 1;
-	struct port *port = ports.lookup(&index);
-	struct counters *count = counters.lookup(&index);
-	if (!port || !count)
-		return XDP_PASS;
-
-	void *ring = port->delay_us ? rings.lookup(&index) : NULL;
-	int verdict = pass_cable(frame, port, ring, count);
-	if (verdict != XDP_PASS)
-		return verdict;
+	if (!arrive(frame, &at, XDP_PASS))
+		return at.verdict;
 
 	u64 bytes = bpf_xdp_get_buff_len(frame);
 	struct cursor cursor = cursor_of(frame);
 	struct ethhdr *eth = take_ethernet(&cursor);
 	if (!eth)
-		return drop(&count->drop_truncated);
+		return drop(&at.count->drop_truncated);
 
 	switch (bpf_ntohs(eth->h_proto)) {
 	case ETH_P_IP:
 		break;
 	case ETH_P_ARP:
-		return up(&count->up_arp);
+		return up(&at.count->up_arp);
 	case ETH_P_8021Q:
 	case ETH_P_8021AD:
-		return up(&count->up_vlan);
+		return up(&at.count->up_vlan);
 	case ETHERTYPE_MAC_CONTROL:
-		return mac_control(frame, &cursor, eth, index, count);
+		return mac_control(frame, &cursor, eth, at.index, at.count);
 	default:
-		return up(&count->up_protocol);
+		return up(&at.count->up_protocol);
 	}
 
 	if (eth->h_dest[0] & 1)
-		return up(&count->up_multicast);
-	if (!same_mac(eth->h_dest, port->mac))
-		return up(&count->up_foreign_mac);
-	return route(frame, &cursor, eth, bytes, index, count);
+		return up(&at.count->up_multicast);
+	if (!same_mac(eth->h_dest, at.port->mac))
+		return up(&at.count->up_foreign_mac);
+	return route(frame, &cursor, eth, bytes, at.index, at.count);
 }

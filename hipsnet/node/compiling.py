@@ -9,9 +9,11 @@ import base64
 import ctypes
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import kernel
@@ -58,8 +60,8 @@ def _main(names: list[str]) -> None:
 
 
 def _compile(bcc: Any, name: str, cflags: tuple[str, ...]) -> dict[str, Any]:
-    source = kernel.FOLDER / f"{name}.c"
-    module = bcc.BPF(src_file=os.fsencode(source), cflags=[*cflags, f"-I{kernel.FOLDER}", "-Werror"])
+    text = "\n".join(_lines(f"{name}.c", set()))
+    module = bcc.BPF(text=text, cflags=[*cflags, "-Werror"])
     code = module.dump_func(name.encode())
     maps = {}
     by_fd = {}
@@ -79,6 +81,21 @@ def _compile(bcc: Any, name: str, cflags: tuple[str, ...]) -> dict[str, Any]:
         "maps": {map_name: found for map_name, found in maps.items() if map_name in used},
         "tag": tag,
     }
+
+
+def _lines(name: str, seen: set[str]) -> Iterator[str]:
+    """A source with our headers in it: bcc knows maps in the one file only that it is given."""
+    seen.add(name)
+    yield f'#line 1 "{name}"'
+    for number, line in enumerate((kernel.FOLDER / name).read_text().splitlines(), 1):
+        found = re.fullmatch(r'#include "(\w+\.h)"', line)
+        if found is None:
+            yield "" if line == "#pragma once" else line
+        elif found[1] not in seen:
+            yield from _lines(found[1], seen)
+            yield f'#line {number + 1} "{name}"'
+        else:
+            yield ""
 
 
 def _tables(bcc: Any, module: Any) -> list[bytes]:
