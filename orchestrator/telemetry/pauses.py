@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from orchestrator.telemetry.fields import (
+    BUFFER,
     PRIORITIES,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
@@ -23,7 +24,8 @@ class Pause:
     """A port stops its peer's sending in a priority: `by` is the culprit's port, `of` the victim's, by name.
 
     `share` of the time, None if nobody counts it. `roots` are the nodes where the chain of stopping that leads
-    here begins: nodes that stop others and are not stopped themselves; empty if it goes in a circle.
+    here begins: nodes that stop others and are not stopped themselves; empty if it goes in a circle. `queues`
+    are the ports of theirs, one each at the most, where the most waits to go out: what all of it is about.
     """
 
     by: str
@@ -32,6 +34,15 @@ class Pause:
     frames_per_s: float
     share: float | None
     roots: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+    @property
+    def beginning(self) -> str:
+        """Where it begins, in words."""
+        if not self.roots:
+            return "a circle"
+        full = {port.rpartition(".")[0]: port for port in self.queues}
+        return ", ".join(f"{full[node]} queue" if node in full else node for node in self.roots)
 
     @property
     def culprit(self) -> str:
@@ -48,13 +59,11 @@ def pauses(ports: WatchedPorts, rates: Rates) -> tuple[Pause, ...]:
     """All pauses of an interval, the longest (then the most frames) first."""
     found = [*_seen_by_victims(ports, rates), *_seen_by_culprits(ports, rates)]
     edges = {(pause.culprit, pause.victim, pause.priority) for pause in found}
-    rooted = [
-        Pause(
-            pause.by, pause.of, pause.priority, pause.frames_per_s, pause.share,
-            roots(edges, pause.culprit, pause.priority),
-        )
-        for pause in found
-    ]  # fmt: skip
+    rooted = []
+    for pause in found:
+        nodes = roots(edges, pause.culprit, pause.priority)
+        full = (fullest(ports, rates, node, pause.priority) for node in nodes)
+        rooted.append(replace(pause, roots=nodes, queues=tuple(port for port in full if port is not None)))
     return tuple(sorted(rooted, key=lambda pause: (-(pause.share or 0), -pause.frames_per_s, pause.by)))
 
 
@@ -73,6 +82,16 @@ def roots(edges: Iterable[tuple[str, str, int]], culprit: str, priority: int) ->
         waiting += behind - seen
         seen |= behind
     return tuple(sorted(found))
+
+
+def fullest(ports: WatchedPorts, rates: Rates, node: str, priority: int) -> str | None:
+    """The port of a node where the most of a priority waits; None if nothing waits, or nobody knows."""
+    where = ports.nodes.get(node)
+    if where is None:
+        return None
+    waits = np.nan_to_num(rates.amounts[BUFFER, where, priority])
+    port = int(waits.argmax())
+    return ports.ports[where][port].name if waits[port] > 0 else None
 
 
 def circles(found: Sequence[Pause]) -> tuple[tuple[str, ...], ...]:

@@ -35,6 +35,7 @@ def as_json(snapshot: Snapshot) -> None:
                 "frames_per_s": pause.frames_per_s,
                 "share": pause.share,
                 "begins_at": list(pause.roots),
+                "queues": list(pause.queues),
             }
             for pause in snapshot.pauses
         ],

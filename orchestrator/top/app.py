@@ -30,6 +30,7 @@ _WIDE, _HIGH = 150, 34
 class TopApp(App[None]):
     """`hipsnet top`. On a wide screen all views side by side, else one at a time."""
 
+    TITLE = "hipsnet top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     *:nocolor { background: ansi_default; color: ansi_default; }

@@ -75,7 +75,7 @@ class DetailView(LineView):
         return [
             f"{pause.by} stops {pause.of} in priority {pause.priority}: "
             f"{numbers.count(pause.frames_per_s)} frames/s, {numbers.percent(pause.share)} % of the time; "
-            f"begins at {', '.join(pause.roots) or 'a circle'}"
+            f"begins at {pause.beginning}"
             for pause in self._snapshot.pauses
             if name in (pause.by, pause.of)
         ]

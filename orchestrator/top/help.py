@@ -30,7 +30,7 @@ Signs: how long it pauses
  without a count of time, by frames: ░ any  ▒ 10/s  ▓ 100/s
 Who pauses whom
  The culprit's port stops the victim's. A culprit may itself be a victim:
- `Begins at` names the nodes that stop others without being stopped.
+ `Begins at`: who stops others without being stopped, and its longest queue.
 Filter: words, all of which have to be in a line
  s01  l0g2  p3 (priority 3)  server  switch  level1  paused  storm  down"""
 

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from orchestrator.top import severity
 
 Line = tuple[tuple[str, Style], ...]
-SELECTED = Style(reverse=True)
+SELECTED = Style(bgcolor="#2b4059", bold=True) if severity.HAS_COLOR else Style(reverse=True)
 
 
 class LineView(Widget, can_focus=True):

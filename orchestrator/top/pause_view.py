@@ -49,5 +49,5 @@ class PauseView(LineView):
             (f"{pause.of:<{width}}", severity.PLAIN),
             (f"  {pause.priority} {numbers.count(pause.frames_per_s):>6} ", severity.PLAIN),
             (f"{numbers.percent(pause.share):>5}", severity.STYLES[level]),
-            (f"  {', '.join(pause.roots) or 'a circle'}", severity.PLAIN),
+            (f"  {pause.beginning}", severity.PLAIN),
         )

@@ -74,7 +74,7 @@ class PortTable(LineView):
         if self._peer_width():
             names.append(("Peer".ljust(self._name_width + 1), False))
         for number, column in enumerate(COLUMNS):
-            sorts = number == self.sort_by or (self.sort_by == PAUSE and "pause" in column.name)
+            sorts = number == self.sort_by or (self.sort_by == PAUSE and "pause_share" in column.name)
             names.append((f"{column.title:>{column.width}}{arrow if sorts else ' '}", sorts))
         if self._history_width():
             names.append(("pause, history".rjust(self._history_width()), False))

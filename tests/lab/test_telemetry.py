@@ -58,6 +58,9 @@ def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callabl
     by_switch = {pause.of for pause in snapshot.pauses if pause.by.startswith("l0g0")}
     assert len(by_switch) == 2
     assert all(pause.roots == ("l0g0",) and pause.share for pause in snapshot.pauses)
+    assert set().union(*(pause.queues for pause in snapshot.pauses)) <= {
+        "l0g0.p0"
+    }  # empty, if all has drained
 
 
 def test_the_screen_has_what_an_incast_has_counted(make_lab: Callable[..., Lab]) -> None:

@@ -135,7 +135,12 @@ def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
         ("l0g0.p0", "s00.p0", 3, 5.0, ("s01",)),
         ("s11.p1", "l1g1.p1", 4, 1.0, ("s11",)),
     ]
-    assert (found[1].culprit, found[1].victim) == ("l0g0", "s00")
+    assert (found[1].culprit, found[1].victim, found[1].beginning) == ("l0g0", "s00", "s01")
+    for name, waits in (("s01.p0", 10), ("s01.p1", 4000)):
+        after.tell(fields.BUFFER, bcube.numbers[name], 3, waits)
+    found = pauses(bcube, rates_of(bcube, before, after))
+    assert [pause.queues for pause in found] == [("s01.p1",), ("s01.p1",), ()]
+    assert found[1].beginning == "s01.p1 queue"
     assert circles(found) == ()
 
 
