@@ -26,7 +26,7 @@ _SOCKETS = "endpoints"
 _SOURCES = (
     "soft_switch.c", "switch_open.c", "switch_carry.c", "switch_config.c", "switch_core.c",
     "switch_bridge.c", "switch_router.c", "switch_buffer.c", "switch_egress.c", "switch_marking.c",
-    "xsk.c", "xsk_memory.c", "xsk_open.c",
+    "switch_storm.c", "watchdog.c", "xsk.c", "xsk_memory.c", "xsk_open.c",
 )  # fmt: skip
 
 

@@ -62,6 +62,10 @@ def _common(topology: Topology) -> Iterator[str]:
     if roce.ecn.enabled:
         kmin, kmax = parse_size(roce.ecn.kmin), parse_size(roce.ecn.kmax)
         yield f"marking {roce.priority} {kmin} {kmax} {roce.ecn.pmax}"
+    if topology.pfc and topology.pfc.watchdog:
+        watchdog = topology.pfc.watchdog
+        times = f"{watchdog.detect_ms * 1_000_000} {watchdog.restore_ms * 1_000_000}"
+        yield f"watchdog {times} {watchdog.action}"
     for priority, found in enumerate(thresholds(topology)):
         numbers = (int(found.lossless), found.reserved, found.headroom, found.xoff, found.xon, found.alpha)
         yield f"class {priority} {' '.join(map(str, numbers))} {found.hysteresis}"

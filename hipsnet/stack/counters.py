@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,23 +44,39 @@ class SwitchCounters:
 
 def read(path: Path) -> dict[str, SwitchCounters]:
     """All switches of the file by name, in its order. Raises ProvisionError if no soft switch has written it."""
+    return switches_of(content(path))
+
+
+def content(path: Path) -> bytes:
+    """The whole file, whose head is of `file_layout`. Raises ProvisionError if no soft switch has written it."""
     try:
-        content = path.read_bytes()
+        found = path.read_bytes()
     except FileNotFoundError:
         raise ProvisionError(
             f"{path}: wanted the counters of a soft switch, found none; does it run?"
         ) from None
-    head = _layout("struct switch_file")
-    if len(content) < head.itemsize:
-        raise ProvisionError(f"{path}: wanted the counters of a soft switch, found {len(content)} bytes")
-    (file,) = np.frombuffer(content, head, 1)
-    if file["mark"] != _mark():
+    head = file_layout()
+    if len(found) < 8 or found[:8] != _mark().to_bytes(8, sys.byteorder):
         raise ProvisionError(f"{path}: wanted the counters of this version's soft switch, found others")
+    if len(found) < head.itemsize:
+        raise ProvisionError(f"{path}: wanted the counters of a soft switch, found {len(found)} bytes")
+    return found
+
+
+def switches_of(content: bytes) -> dict[str, SwitchCounters]:
+    """All switches by name, of a whole file."""
+    head = file_layout()
+    (file,) = np.frombuffer(content, head, 1)
     found, at = {}, head.itemsize
     for _ in range(int(file["switches"])):
         counters, at = _read_switch(content, at)
         found[counters.name] = counters
     return found
+
+
+def file_layout() -> np.dtype[Any]:
+    """The head of the file; `events` are a ring of EVENT_FIELDS."""
+    return _layout("struct switch_file")
 
 
 def meanings() -> dict[str, str]:
@@ -91,7 +108,9 @@ def _layout(what: str) -> np.dtype[Any]:
     """The structs of switch_counters.h: 64-bit words, but for a name."""
     tables = _tables()
     if what == "struct switch_file":
-        return np.dtype([(name, "u8") for name in ("mark", "switches", "pid")])
+        event = np.dtype([(name, "u8") for name in tables["EVENT_FIELDS"]])
+        words: list[Any] = [(name, "u8") for name in ("mark", "switches", "pid", "events_told")]
+        return np.dtype([*words, ("events", event, (_number("SWITCH_EVENTS"),))])
     if what == "struct switch_counters":
         return np.dtype([("name", "S32"), *((name, "u8") for name in tables["SWITCH_COUNTERS"])])
     fields: list[Any] = [(name, "u8") for name in tables["PORT_COUNTERS"]]
@@ -105,14 +124,19 @@ def _tables() -> dict[str, dict[str, str]]:
     """The lists of counters in the headers, by the macro's name: {name: meaning}."""
     text = "".join((_FOLDER / header).read_text() for header in ("switch_counters.h", "pfc.h"))
     found = {}
-    for name, lines in re.findall(r"#define (\w+_COUNTERS)\(COUNTER\)((?:.*\\\n)+.*)", text):
+    for name, lines in re.findall(r"#define (\w+_(?:COUNTERS|FIELDS))\(COUNTER\)((?:.*\\\n)+.*)", text):
         found[name] = dict(re.findall(r'COUNTER\((\w+),\s*"([^"]*)"\)', lines))
     return found
 
 
-@cache
 def _mark() -> int:
+    return _number("SWITCH_FILE_MARK")
+
+
+@cache
+def _number(name: str) -> int:
+    """A constant of switch_counters.h."""
     text = (_FOLDER / "switch_counters.h").read_text()
-    found = re.search(r"#define SWITCH_FILE_MARK\s+(0x\w+)ULL", text)
+    found = re.search(rf"#define {name}\s+(\w+?)(?:ULL)?\s", text)
     assert found is not None
-    return int(found[1], 16)
+    return int(found[1], 0)

@@ -14,6 +14,7 @@
 
 #include "background.h"
 #include "switch_machine.h"
+#include "switch_storm.h"
 
 #define SETTLE_NS 2000000ULL /* while something is in a buffer */
 #define LOOK_NS   100000000ULL
@@ -32,6 +33,7 @@ static void look_at_sockets(struct machine *machine)
 
 static u64 keep_books(struct machine *machine, u64 now)
 {
+	u64 next = switch_watch(machine->core, now);
 	bool is_busy = machine->core->stopped || machine->core->buffer.shared;
 
 	if (machine->settle_ns <= now) {
@@ -45,7 +47,8 @@ static u64 keep_books(struct machine *machine, u64 now)
 	}
 	if (is_busy && machine->settle_ns > now + SETTLE_NS)
 		machine->settle_ns = now + SETTLE_NS;
-	return machine->settle_ns < machine->look_ns ? machine->settle_ns : machine->look_ns;
+	next = machine->look_ns < next ? machine->look_ns : next;
+	return machine->settle_ns < next ? machine->settle_ns : next;
 }
 
 static u32 turn(struct machine *machine)

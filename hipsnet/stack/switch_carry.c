@@ -90,6 +90,26 @@ static void free_entry(struct machine *machine, struct entry *entry)
 	machine->free_entries.first_free = (u32)(entry - machine->entries) + 1;
 }
 
+static void lose_entry(struct machine *machine, struct entry *entry)
+{
+	struct frame *frame = &machine->frames[entry->frame];
+
+	if (--frame->queues == 0) {
+		xsk_memory_release(machine->memory, &frame->place);
+		give_back(machine, entry->frame);
+	}
+	free_entry(machine, entry);
+}
+
+static u32 lose_to_storms(struct machine *machine, u32 egress, u64 now)
+{
+	u32 count = 0;
+
+	for (struct packet *packet; (packet = switch_discard(machine->core, egress, now)); count++)
+		lose_entry(machine, (struct entry *)packet);
+	return count;
+}
+
 /* What waits for a cable that is down would hold up the cables that it came by. */
 static u32 lose(struct machine *machine, u32 egress, u64 now)
 {
@@ -100,13 +120,7 @@ static u32 lose(struct machine *machine, u32 egress, u64 now)
 		entry = entry ? entry : (struct entry *)switch_drop(machine->core, egress, now);
 		if (!entry)
 			break;
-		struct frame *frame = &machine->frames[entry->frame];
-
-		if (--frame->queues == 0) {
-			xsk_memory_release(machine->memory, &frame->place);
-			give_back(machine, entry->frame);
-		}
-		free_entry(machine, entry);
+		lose_entry(machine, entry);
 		entry = port->waiting = NULL;
 	}
 	return count;
@@ -167,7 +181,7 @@ u32 send_frames(struct machine *machine, u32 egress, u64 now)
 
 	if (is_down(port, now))
 		return lose(machine, egress, now);
-	u32 count = send_pauses(machine, egress, now);
+	u32 count = lose_to_storms(machine, egress, now) + send_pauses(machine, egress, now);
 
 	for (u32 taken = 0; taken < BATCH; taken++) {
 		struct entry *entry = port->waiting;

@@ -119,6 +119,20 @@ static void read_marking(struct reader *reader)
 	marking->pmax = fraction(reader, 4);
 }
 
+static void read_watchdog(struct reader *reader)
+{
+	static const char *const actions[] = {"drop", "forward", "alert"};
+	struct watchdog *watchdog = &reader->config->watchdog;
+
+	watchdog->detect_ns = number(reader, 1, 1ULL << 50);
+	watchdog->restore_ns = number(reader, 2, 1ULL << 50);
+	for (u32 i = 0; i < 3; i++)
+		if (strcmp(word(reader, 3), actions[i]) == 0)
+			watchdog->action = (enum watchdog_action)(WATCHDOG_DROP + i);
+	if (!watchdog->action || !watchdog->detect_ns || !watchdog->restore_ns)
+		refuse(reader, "a watchdog without an action or a time");
+}
+
 static void read_class(struct reader *reader)
 {
 	struct buffer_class *class = &reader->config->classes[number(reader, 1, PRIORITIES - 1)];
@@ -141,6 +155,8 @@ static struct soft_switch *new_core(const struct fabric_config *config, u32 numb
 		fail("have memory for", "a switch");
 	memcpy(core->buffer.classes, config->classes, sizeof(config->classes));
 	memcpy(core->priority_of, config->priority_of, sizeof(config->priority_of));
+	core->watchdog = config->watchdog;
+	core->number = number;
 	core->marking = config->marking;
 	core->marking.random = number + 1;
 	core->marks = config->marks;
@@ -222,9 +238,9 @@ static const struct {
 	const char *word;
 	void (*read)(struct reader *reader);
 } READERS[] = {
-	{"counters", read_counters}, {"frame", read_frame}, {"weights", read_weights}, {"dscp", read_dscp},
-	{"marking", read_marking},   {"class", read_class}, {"switch", read_switch},   {"port", read_port},
-	{"mac", read_mac},           {"route", read_route},
+	{"counters", read_counters}, {"frame", read_frame}, {"weights", read_weights},   {"dscp", read_dscp},
+	{"marking", read_marking},   {"class", read_class}, {"switch", read_switch},     {"port", read_port},
+	{"mac", read_mac},           {"route", read_route}, {"watchdog", read_watchdog},
 };
 
 static void read_line(struct reader *reader, char *line)

@@ -8,6 +8,7 @@
  *	dscp DSCP PRIORITY
  *	marking PRIORITY KMIN KMAX PMAX
  *	class PRIORITY LOSSLESS RESERVED HEADROOM XOFF XON ALPHA HYSTERESIS
+ *	watchdog DETECT_NS RESTORE_NS drop|forward|alert
  *	switch NAME NAMESPACE MAP l2|l3 SHARED CHUNKS OWED
  *	port IFNAME IFINDEX MAC RATE BURST_NS
  *	mac MAC PORT
@@ -43,6 +44,7 @@ struct fabric_config {
 	u32 longest_frame;
 	u32 weights[PRIORITIES];
 	u8 priority_of[DSCP_COUNT];
+	struct watchdog watchdog;
 	struct marking marking;
 	u8 marks;
 	struct buffer_class classes[PRIORITIES];

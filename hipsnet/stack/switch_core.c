@@ -168,12 +168,22 @@ static void count_loss(struct priority_counters *count, enum buffer_verdict verd
 	count->drop_headroom += verdict == BUFFER_OVERRUN;
 }
 
+/* Priorities whose frames for this port are lost. */
+static u8 dropped_priorities(const struct soft_switch *self, u32 egress)
+{
+	return self->watchdog.action == WATCHDOG_DROP ? self->port[egress].storming : 0;
+}
+
 bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u8 *head, u32 chunks, u64 now)
 {
 	struct buffer_place place = {packet->ingress, (u8)egress, packet->priority};
 	struct switch_port *port = &self->port[place.ingress];
 	struct priority_counters *count = &port->count->priority[place.priority];
 
+	if (dropped_priorities(self, egress) & (1u << place.priority)) {
+		self->port[egress].count->priority[place.priority].drop_storm++;
+		return false;
+	}
 	if (self->memory_free < chunks) {
 		count->drop_memory++;
 		return false;
@@ -195,12 +205,20 @@ bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u
 
 /* Out of it */
 
-static u8 open_priorities(const struct switch_port *port, u64 now)
+/* Until when a queue must wait: not at all where the watchdog has overruled the pause. */
+static u64 paused_until(const struct soft_switch *self, const struct switch_port *port, u32 priority)
+{
+	bool is_overruled = self->watchdog.action != WATCHDOG_ALERT && port->storming & (1u << priority);
+
+	return is_overruled ? 0 : port->pfc.priority[priority].paused_until_ns;
+}
+
+static u8 open_priorities(const struct soft_switch *self, const struct switch_port *port, u64 now)
 {
 	u8 open = 0;
 
 	for (u32 priority = 0; priority < PRIORITIES; priority++)
-		open |= (u8)(!pfc_is_paused(&port->pfc, priority, now) << priority);
+		open |= (u8)((paused_until(self, port, priority) <= now) << priority);
 	return open;
 }
 
@@ -224,7 +242,7 @@ struct packet *switch_take(struct soft_switch *self, u32 egress, u64 now)
 
 	if (!port->egress.waiting)
 		return NULL;
-	struct packet *packet = egress_take(&port->egress, open_priorities(port, now), now);
+	struct packet *packet = egress_take(&port->egress, open_priorities(self, port, now), now);
 
 	if (packet) {
 		leave(self, egress, packet, now);
@@ -236,11 +254,22 @@ struct packet *switch_take(struct soft_switch *self, u32 egress, u64 now)
 
 struct packet *switch_drop(struct soft_switch *self, u32 egress, u64 now)
 {
-	struct packet *packet = egress_drop(&self->port[egress].egress);
+	struct packet *packet = egress_drop(&self->port[egress].egress, 0xff);
 
 	if (packet) {
 		leave(self, egress, packet, now);
 		self->port[egress].count->priority[packet->priority].drop_down++;
+	}
+	return packet;
+}
+
+struct packet *switch_discard(struct soft_switch *self, u32 egress, u64 now)
+{
+	struct packet *packet = egress_drop(&self->port[egress].egress, dropped_priorities(self, egress));
+
+	if (packet) {
+		leave(self, egress, packet, now);
+		self->port[egress].count->priority[packet->priority].drop_storm++;
 	}
 	return packet;
 }
@@ -259,7 +288,7 @@ u64 switch_next_ns(const struct soft_switch *self, u32 port, u64 now)
 	u64 next = pfc_refresh_ns(&found->pfc), paused = PFC_NEVER;
 
 	for (u32 waiting = found->egress.waiting; waiting; waiting &= waiting - 1) {
-		u64 until = found->pfc.priority[__builtin_ctz(waiting)].paused_until_ns;
+		u64 until = paused_until(self, found, (u32)__builtin_ctz(waiting));
 
 		paused = until < paused ? until : paused;
 	}

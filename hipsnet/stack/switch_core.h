@@ -5,6 +5,7 @@
  *	switch_receive()	a frame came in: where it has to go
  *	switch_admit()		once for each of these ports: into the buffer, or lost
  *	switch_take()		the next frame that leaves by a port now
+ *	switch_discard()	the next frame that the watchdog drops
  *	switch_pause()		the PFC frame that a port has to send now
  *	switch_next_ns()	when to come again, if nothing comes in before
  */
@@ -20,19 +21,32 @@
 #include "switch_marking.h"
 #include "switch_router.h"
 #include "types.h"
+#include "watchdog.h"
 
 #define DSCP_COUNT 64
+
+/* What was when the watchdog detected it. */
+struct storm {
+	u64 began_ns, dropped_before, victims;
+};
 
 struct switch_port {
 	struct egress egress;
 	struct pfc_port pfc;
 	struct port_counters *count;
+	struct watchdog_queue watched[PRIORITIES];
+	struct storm storm[PRIORITIES]; /* the last */
+	u8 storming;                    /* a bit for each priority */
 	u8 mac[MAC_BYTES];
 };
 
 struct soft_switch {
 	struct switch_counters *count;
 	struct buffer buffer;
+	struct watchdog watchdog;     /* of all lossless priorities; see switch_storm.h */
+	struct switch_events *events; /* what it tells; NULL: nobody listens */
+	u32 number;                   /* of the switch, there */
+	u64 watch_ns;
 	struct marking marking;
 	u8 marks; /* a bit for each priority whose packets are marked */
 	u8 priority_of[DSCP_COUNT];
@@ -69,6 +83,9 @@ struct packet *switch_take(struct soft_switch *self, u32 egress, u64 now);
 
 /* A frame that cannot leave because the cable is down, lost and counted; NULL if no other waits. */
 struct packet *switch_drop(struct soft_switch *self, u32 egress, u64 now);
+
+/* A frame that would wait in a storm, lost and counted; NULL if no other does. */
+struct packet *switch_discard(struct soft_switch *self, u32 egress, u64 now);
 
 /* The PFC frame that a port has to send now; false if there is none. */
 bool switch_pause(struct soft_switch *self, u32 port, struct pfc *frame, u64 now);

@@ -3,15 +3,16 @@
  * hipsnet/stack/counters.py takes the names from here. Everything is a 64-bit number that only the switch
  * writes.
  *
- * The file: struct switch_file, then for each switch its struct switch_counters and as many struct
- * port_counters as that says.
+ * The file: struct switch_file, with what the watchdog told last, then for each switch its struct
+ * switch_counters and as many struct port_counters as that says.
  */
 #pragma once
 
 #include "pfc.h"
 
-#define SWITCH_FILE_MARK  0x3173777370696800ULL /* "\0hipsws1" */
+#define SWITCH_FILE_MARK  0x3273777370696800ULL /* "\0hipsws2" */
 #define SWITCH_NAME_BYTES 32
+#define SWITCH_EVENTS     256
 
 /* clang-format off */
 #define SWITCH_COUNTERS(COUNTER)                                                        \
@@ -48,20 +49,46 @@
 	COUNTER(drop_headroom,    "lossless; the headroom was full: pause was not obeyed") \
 	COUNTER(drop_memory,      "no chunk of memory was free")                         \
 	COUNTER(drop_down,        "waited here for a cable that is down")                \
+	COUNTER(drop_storm,       "lossless; would wait here in a storm: the watchdog dropped it") \
+	COUNTER(storms,           "storms here that the watchdog has detected")          \
+	COUNTER(storming,         "1 while there is one")                                \
 	COUNTER(ingress_bytes,    "held now of what came in here")                       \
 	COUNTER(ingress_max_bytes, "the most that has been held")                        \
 	COUNTER(headroom_bytes,   "held now in the headroom of what came in here")       \
 	COUNTER(headroom_max_bytes, "the most that has been held there")                 \
 	COUNTER(egress_bytes,     "held now that waits to go out here")                  \
 	COUNTER(egress_max_bytes, "the most that has waited")
+
+#define EVENT_FIELDS(COUNTER)                                                           \
+	COUNTER(number,           "which one of the fabric's, from 1; written last")     \
+	COUNTER(time_ns,          "when, by CLOCK_MONOTONIC")                            \
+	COUNTER(began_ns,         "since when the queue had been stuck; when restored: in a storm") \
+	COUNTER(kind,             "1: storm, 2: restored")                               \
+	COUNTER(action,           "1: drop, 2: forward, 3: alert")                       \
+	COUNTER(switch_index,     "of the file's switches")                              \
+	COUNTER(port,             "whose other end pauses")                              \
+	COUNTER(priority,         "that it pauses")                                      \
+	COUNTER(victims,          "a bit for each port whose frames waited")             \
+	COUNTER(frames,           "that waited; when restored: that the storm has cost")
 /* clang-format on */
 
 #define COUNTER_FIELD(name, meaning) u64 name;
+
+struct switch_event {
+	EVENT_FIELDS(COUNTER_FIELD)
+};
+
+/* The last of them: number n stands at (n - 1) % SWITCH_EVENTS. */
+struct switch_events {
+	u64 count;
+	struct switch_event ring[SWITCH_EVENTS];
+};
 
 struct switch_file {
 	u64 mark;
 	u64 switches;
 	u64 pid;
+	struct switch_events events;
 };
 
 struct switch_counters {

@@ -69,7 +69,9 @@ struct packet *egress_take(struct egress *egress, u8 open, u64 now)
 	return packet;
 }
 
-struct packet *egress_drop(struct egress *egress)
+struct packet *egress_drop(struct egress *egress, u8 priorities)
 {
-	return egress->waiting ? take(egress, (u32)__builtin_ctz(egress->waiting)) : NULL;
+	u32 some = egress->waiting & priorities;
+
+	return some ? take(egress, (u32)__builtin_ctz(some)) : NULL;
 }

@@ -38,8 +38,8 @@ void egress_put(struct egress *egress, struct packet *packet);
 /* The packet that goes next of the priorities in `open`; NULL if none waits, or the cable is not free yet. */
 struct packet *egress_take(struct egress *egress, u8 open, u64 now);
 
-/* Any packet that waits, whatever the rate; NULL if none does. */
-struct packet *egress_drop(struct egress *egress);
+/* Any packet that waits in one of these priorities, whatever the rate; NULL if none does. */
+struct packet *egress_drop(struct egress *egress, u8 priorities);
 
 /* When the cable is free for the next packet. */
 static inline u64 egress_free_ns(const struct egress *egress)

@@ -69,7 +69,8 @@ static void note_rate(struct fabric *fabric, u64 rate_bps, u32 longest_frame)
 	fabric->grain_ns = fabric->grain_ns < LEAST_GRAIN_NS ? LEAST_GRAIN_NS : fabric->grain_ns;
 }
 
-static void open_switch(struct fabric *fabric, const struct fabric_config *config, u32 number, u8 *counters)
+static void open_switch(struct fabric *fabric, const struct fabric_config *config, u32 number,
+			struct switch_events *events, u8 *counters)
 {
 	const struct switch_config *found = &config->switches[number];
 	struct machine *machine = &fabric->machines[number];
@@ -84,6 +85,7 @@ static void open_switch(struct fabric *fabric, const struct fabric_config *confi
 		fail("have memory for", found->name);
 	link_free(machine, chunks, chunks + SPARE_PACKETS);
 	core->memory_free = found->chunks;
+	core->events = events;
 	switch_init(core, (struct switch_counters *)counters);
 	memcpy(core->count->name, found->name, sizeof(found->name));
 	enter(found->namespace);
@@ -140,7 +142,7 @@ struct switch_file *open_fabric(struct fabric *fabric, const struct fabric_confi
 	if (fabric->epoll < 0)
 		fail("begin with", "epoll");
 	for (u32 i = 0; i < config->count; i++) {
-		open_switch(fabric, config, i, at);
+		open_switch(fabric, config, i, &file->events, at);
 		at += counters_bytes(&config->switches[i]);
 	}
 	return file;

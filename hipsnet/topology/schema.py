@@ -200,7 +200,7 @@ class Pfc(Section):
     alpha: float = Field(
         default=1, gt=0, le=128, description="share of the free shared buffer that one queue may take"
     )
-    watchdog: Watchdog = Watchdog()
+    watchdog: Watchdog | None = Field(default=None, description="left out: there is none")
 
     @property
     def response_us(self) -> int | None:

@@ -1,7 +1,7 @@
 /* A soft switch for tests: its core, with frames that are only numbers, and a clock that the test holds. */
 #include <stdlib.h>
 
-#include "../../hipsnet/stack/switch_core.h"
+#include "../../hipsnet/stack/switch_storm.h"
 
 enum { RIG_PACKETS = 1 << 16 };
 
@@ -9,6 +9,7 @@ struct rig {
 	struct soft_switch core;
 	struct packet packets[RIG_PACKETS];
 	u32 next;
+	struct switch_events events;
 	struct {
 		struct switch_counters total;
 		struct port_counters ports[SWITCH_PORTS];
@@ -59,6 +60,30 @@ void rig_start(struct rig *rig, u64 rate_bps, u64 burst_ns, const u32 *weights, 
 
 		switch_init_port(&rig->core, port, mac, rate_bps, burst_ns, weights, longest);
 	}
+}
+
+void rig_watchdog(struct rig *rig, u64 detect_ns, u64 restore_ns, u32 action)
+{
+	rig->core.watchdog = (struct watchdog){detect_ns, restore_ns, (enum watchdog_action)action};
+	rig->core.events = &rig->events;
+}
+
+u64 rig_watch(struct rig *rig, u64 now)
+{
+	return switch_watch(&rig->core, now);
+}
+
+/* As rig_take(). */
+u64 rig_discard(struct rig *rig, u32 egress, u64 now)
+{
+	struct packet *packet = switch_discard(&rig->core, egress, now);
+
+	return packet ? (u64)packet->bytes << 16 | (u64)packet->ingress << 8 | packet->priority : 0;
+}
+
+const void *rig_events(struct rig *rig)
+{
+	return rig->events.ring;
 }
 
 bool rig_fix(struct rig *rig, const u8 *mac, u32 port)

@@ -11,19 +11,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hipsnet.stack.building import library
-from hipsnet.stack.counters import SwitchCounters, from_bytes
+from hipsnet.stack.counters import SwitchCounters, file_layout, from_bytes
+from hipsnet.stack.switch_events import SwitchEvent, from_rows
 
 NEVER = 2**64 - 1
 MTU_FRAME = 9014
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 LONGEST_QUANTA = 0xFFFF
-_CORE = ("core", "bridge", "router", "buffer", "egress", "marking")
+_CORE = ("core", "bridge", "router", "buffer", "egress", "marking", "storm")
 _WIDE = {
     "rig_new": ctypes.c_void_p,
     "rig_receive": ctypes.c_uint64,
     "rig_take": ctypes.c_uint64,
     "rig_next": ctypes.c_uint64,
+    "rig_watch": ctypes.c_uint64,
+    "rig_discard": ctypes.c_uint64,
+    "rig_events": ctypes.c_void_p,
     "rig_queue": ctypes.c_uint64,
     "rig_shared": ctypes.c_uint64,
     "rig_headroom": ctypes.c_uint64,
@@ -44,7 +50,11 @@ class _Group(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    sources = [str(Path(__file__).with_name("switch_rig.c")), *(f"switch_{name}.c" for name in _CORE)]
+    sources = [
+        str(Path(__file__).with_name("switch_rig.c")),
+        *(f"switch_{name}.c" for name in _CORE),
+        "watchdog.c",
+    ]
     with TemporaryDirectory() as folder:
         found = ctypes.CDLL(str(library("switch-rig", sources, Path(folder))))
     for name, kind in _WIDE.items():
@@ -148,6 +158,24 @@ class Rig:
     def take(self, egress: int, now: int = 0) -> Taken | None:
         found = self._c.rig_take(self._rig, egress, _u64(now))
         return Taken(found >> 16, found >> 8 & 255, found & 255) if found else None
+
+    def watchdog(self, detect_ns: int, restore_ns: int, action: str) -> None:
+        number = 1 + ("drop", "forward", "alert").index(action)
+        self._c.rig_watchdog(self._rig, _u64(detect_ns), _u64(restore_ns), number)
+
+    def watch(self, now: int) -> int:
+        """Look at the queues; returns when to come again."""
+        return int(self._c.rig_watch(self._rig, _u64(now)))
+
+    def discard(self, egress: int, now: int = 0) -> Taken | None:
+        found = self._c.rig_discard(self._rig, egress, _u64(now))
+        return Taken(found >> 16, found >> 8 & 255, found & 255) if found else None
+
+    def events(self) -> tuple[SwitchEvent, ...]:
+        """Through the reader that everybody uses; the switch is called `rig`."""
+        ring = file_layout()["events"]
+        rows = np.frombuffer(ctypes.string_at(self._c.rig_events(self._rig), ring.itemsize), ring, 1)
+        return from_rows(rows[0], ("rig",))
 
     def pause(self, port: int, priority: int, now: int = 0) -> tuple[int, int] | None:
         """(enabled priorities as bits, quanta of one) of the PFC frame that has to be sent now."""

@@ -370,7 +370,7 @@ def test_a_full_file_is_understood():
     assert topology.link.rate_bps == 2_500_000_000
     assert topology.link.delay_us == 1500
     assert topology.pfc.priorities == (3, 4)
-    assert topology.pfc.watchdog.action == "alert"
+    assert topology.pfc.watchdog and topology.pfc.watchdog.action == "alert"
 
 
 @pytest.mark.parametrize(

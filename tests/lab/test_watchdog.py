@@ -1,0 +1,95 @@
+"""A frozen receiver's storm in a lab: seen in time, kept from the rest of the fabric, over when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from hipsnet.stack import counters, switch_events
+from hipsnet.stack.switch_events import SwitchEvent
+from hipsnet.topology.fabric import Port
+from orchestrator import soft_switch
+from tests.lab.rig import Lab
+from tools.benchmarks import traffic
+from tools.benchmarks.traffic import Flow
+
+MakeLab = Callable[..., Lab]
+
+MS = 1_000_000
+PRIORITY = 3
+DETECT, RESTORE = 200, 300
+GROUP_OF_4 = {"kind": "bcube", "n": 4, "levels": 1}
+
+
+def watched(make_lab: MakeLab, action: str) -> Lab:
+    watchdog = {"detect_ms": DETECT, "restore_ms": RESTORE, "action": action}
+    lab = make_lab(
+        GROUP_OF_4,
+        lab={"switch": "lossless", "buffer": "256KiB"},
+        link={"rate": "100Mbit/s"},
+        pfc={"priorities": [PRIORITY], "watchdog": watchdog},
+    )
+    lab.provision()
+    return lab
+
+
+def ports(lab: Lab) -> Sequence[Port]:
+    return [server.ports[0] for server in lab.load()[1].servers]
+
+
+def wait_for(lab: Lab, count: int) -> tuple[SwitchEvent, ...]:
+    """The events, when there are so many; a bound keeps a failure short."""
+    end = time.monotonic() + 20
+    while len(found := switch_events.read(soft_switch.counters_path(lab.name))) < count:
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+    return found
+
+
+def storm(lab: Lab, seconds: float) -> tuple[traffic.Result, tuple[SwitchEvent, ...]]:
+    """The first server is frozen; one sends to it alone, another to it and to the fourth as well."""
+    topology, fabric = lab.load()
+    frozen, alone, both, well = ports(lab)
+    flows = [Flow(alone, frozen), Flow(both, frozen), Flow(both, well)]
+    result = traffic.run(topology, fabric, flows, seconds, (frozen,))
+    return result, wait_for(lab, 2)
+
+
+@pytest.mark.parametrize("action", ["drop", "alert"])
+def test_a_storm_is_detected_in_its_time_and_held_where_it_is(make_lab: MakeLab, action: str) -> None:
+    lab = watched(make_lab, action)
+    topology, fabric = lab.load()
+    frozen, _, both, well = ports(lab)
+    result, (begun, restored) = storm(lab, 2.0)
+    assert (begun.kind, begun.switch, begun.port, begun.priority) == ("storm", "l0g0", 0, PRIORITY)
+    assert (begun.action, begun.victims) == (action, (1, 2))
+    # From the first poll, of a tenth of the time, in which it was paused all the time.
+    assert DETECT * MS <= begun.time_ns - begun.began_ns <= 1.5 * DETECT * MS
+    assert (restored.kind, restored.port, restored.began_ns) == ("restored", 0, begun.time_ns)
+    (_, _, rest) = result.flows
+    switch = counters.read(soft_switch.counters_path(lab.name))["l0g0"]
+    if action == "drop":
+        assert rest.lost == 0
+        assert rest.received_bytes * 8 > 0.3 * 50e6 * 1.5  # its half of the cable, most of the time
+        assert set(switch.dropped) == {"drop_storm"}
+        assert restored.frames == switch.dropped["drop_storm"]
+    else:
+        assert switch.dropped == {}
+        assert rest.received_bytes * 8 < 0.3 * 50e6 * 1.5  # it stands behind what is stuck
+    assert traffic.run(topology, fabric, [Flow(both, frozen), Flow(both, well)], 0.5).flows[0].lost == 0
+
+
+def test_without_the_key_there_is_no_watchdog(make_lab: MakeLab) -> None:
+    lab = make_lab(
+        {"kind": "bcube", "n": 2, "levels": 1},
+        lab={"switch": "lossless"},
+        link={"rate": "100Mbit/s"},
+        pfc={"priorities": [PRIORITY]},
+    )
+    lab.provision()
+    topology, fabric = lab.load()
+    frozen, other = ports(lab)
+    traffic.run(topology, fabric, [Flow(other, frozen)], 1.0, (frozen,))
+    assert switch_events.read(soft_switch.counters_path(lab.name)) == ()
