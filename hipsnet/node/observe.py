@@ -28,8 +28,10 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
     found = links.read(context)
     ours, foreign = addresses.read(context)
     wanted = {link.name: link for link in desired.links}
-    losses = dict(enumerate(datapath.losses(desired)))
-    delays = dict(enumerate(delay.read(desired.fabric, desired.name)))
+    # Only a cable has faults to act out; a card's host need not have the program for them.
+    has_cables = any(link.kind == "cable" for link in desired.ports)
+    losses = dict(enumerate(datapath.losses(desired))) if has_cables else {}
+    delays = dict(enumerate(delay.read(desired.fabric, desired.name))) if has_cables else {}
     complete = {}
     for name, link in found.items():
         more = shaping.read(context, link)

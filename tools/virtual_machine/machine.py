@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -251,23 +252,27 @@ def _message(order: Order) -> bytes:
 def _locked(kernel: Path, order: Order) -> int:
     """The kernel's image, opened and locked: whoever boots it holds it, and no file is left behind."""
     handle = os.open(kernel, os.O_RDONLY | os.O_CLOEXEC)
-    begun = time.monotonic()
-    is_told = False
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        except BlockingIOError:
-            if not is_told:
-                order.waiting()
-                is_told = True
-            if time.monotonic() > begun + order.wait_s:
-                os.close(handle)
-                raise MachineError(
-                    f"other machines have been running for {order.wait_s:g} s (see lslocks for {kernel}); "
-                    "run this again when they have ended"
-                ) from None
-            time.sleep(_POLL_S)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        order.waiting()
+        # To stand in the kernel's queue is fair: whoever asks again and again may never come next.
+        queue = threading.Thread(target=_queue, args=(handle, given_up := threading.Event()), daemon=True)
+        queue.start()
+        queue.join(order.wait_s)
+        if queue.is_alive():
+            given_up.set()
+            raise MachineError(
+                f"other machines have been running for {order.wait_s:g} s (see lslocks for {kernel}); "
+                "run this again when they have ended"
+            ) from None
+    return handle
+
+
+def _queue(handle: int, given_up: threading.Event) -> None:
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    if given_up.is_set():
+        os.close(handle)
 
 
 def _plain(line: bytes) -> str:
