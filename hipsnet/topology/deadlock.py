@@ -36,7 +36,7 @@ def cycle(fabric: Fabric, ways: Ways) -> tuple[str, ...] | None:
     `ways` are the routes that lossless traffic may take: "neighbours", one hop only, as HiPS itself goes;
     "fixed", the routes to the identities; "disjoint", those to every port address and the path sets' detours.
     """
-    found = _circle(_graph(fabric, ways))
+    found = circle(_graph(fabric, ways))
     return tuple(f"{node}.{fabric.nodes[node].ports[index].name}" for node, index in found) if found else None
 
 
@@ -136,7 +136,7 @@ def _add_detours(fabric: Fabric, graph: Graph, level: int, table: dict[str, list
                     _depend(fabric, graph, port, aside, following)
 
 
-def _circle(graph: Graph) -> list[Channel] | None:
+def circle(graph: Graph) -> list[Channel] | None:
     """Return a shortest circle through one of the channels that lie on any, its first channel repeated."""
     start = _on_a_circle(graph)
     if start is None:

@@ -37,7 +37,7 @@ link:
 # pfc:                  # lossless priorities; without this section all traffic is lossy
 #   priorities: [3]
 #   routes: neighbours  # what lossless traffic may use: neighbours | fixed | disjoint
-#   watchdog: {{detect_ms: 200, restore_ms: 200, action: drop}}
+#   watchdog: null      # or {{detect_ms: 200, restore_ms: 200, action: drop}}
 
 nodes: lab   # this machine; or real hosts:
 # nodes:

@@ -21,7 +21,11 @@ from orchestrator.telemetry.rates import Amounts, Rates
 from orchestrator.telemetry.reading import Flags, Reading
 
 STORM_SHARE = 0.99
-Kind = Literal["storm", "storm over", "link down", "link up", "vanished", "back", "counters reset"]
+Kind = Literal[
+    "storm", "storm over", "storm detected", "storm restored", "deadlock", "deadlock over",
+    "link down", "link up", "vanished", "back", "counters reset",
+]  # fmt: skip
+"""Detected and restored are what a watchdog says; without one, looking from outside has to do."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Event:
     @property
     def is_bad(self) -> bool:
         """Whether it is the beginning of something, not its end."""
-        return self.kind in ("storm", "link down", "vanished")
+        return self.kind in ("storm", "storm detected", "deadlock", "link down", "vanished")
 
 
 def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> Iterator[Event]:

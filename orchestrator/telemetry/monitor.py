@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from orchestrator.telemetry import rates as rate
+from orchestrator.telemetry.deadlocks import Deadlock, changes, deadlocks
 from orchestrator.telemetry.events import Event, changes_of_links, changes_of_storms, storms
 from orchestrator.telemetry.fields import FIELDS, GAUGES, INDEX, LANES, PRIORITIES
 from orchestrator.telemetry.pauses import Pause, pauses
@@ -17,6 +18,7 @@ from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
 from orchestrator.telemetry.reading import Counts, Flags, Reading
 from orchestrator.telemetry.sample import Rows, Sample, lanes, sample
+from orchestrator.telemetry.watchdog import WatchdogLog
 
 HISTORY = 120
 """So many intervals are remembered, of large fabrics fewer."""
@@ -32,6 +34,7 @@ class Snapshot:
     rates: Rates
     storms: Flags
     pauses: tuple[Pause, ...]
+    deadlocks: tuple[Deadlock, ...]
     events: tuple[Event, ...]
 
     def sample(self, port: int, lane: int) -> Sample:
@@ -51,6 +54,8 @@ class Monitor:
         self._read = read
         self._last = read()
         self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
+        self._deadlocks: tuple[Deadlock, ...] = ()
+        self._watchdog = WatchdogLog(ports.fabric)
         size = len(FIELDS) * len(ports) * LANES * 4
         length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
         # The newest is written over the oldest; each number's past is in one place.
@@ -65,13 +70,17 @@ class Monitor:
         most = self._possible(math.ceil(reading.time_s - self._last.time_s))
         rates = rate.between(self._last, reading, most)
         stormy = storms(rates)
+        circles = deadlocks(self._ports, rates, stormy)
         events = (
             *changes_of_links(self._ports, self._last, reading),
             *changes_of_storms(self._ports, self._storms, stormy),
+            *changes(self._deadlocks, circles),
+            *self._watchdog.new(),
         )
-        self._last, self._storms = reading, stormy
+        self._last, self._storms, self._deadlocks = reading, stormy, circles
         self._remember(rates)
-        return Snapshot(self._ports, reading, rates, stormy, pauses(self._ports, rates), events)
+        who = pauses(self._ports, rates)
+        return Snapshot(self._ports, reading, rates, stormy, who, circles, events)
 
     def past(self, field: str, port: int, lane: int) -> Amounts:
         """A number's last rates (of a gauge, values), the oldest first; NaN where it was not known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,7 +12,9 @@ from hipsnet.stack import counters, switch_events
 from hipsnet.stack.switch_events import SwitchEvent
 from hipsnet.topology.fabric import Port
 from orchestrator import soft_switch
-from tests.lab.rig import Lab
+from orchestrator.telemetry import watching
+from orchestrator.telemetry.monitor import Monitor
+from tests.lab.rig import Lab, hipsnet
 from tools.benchmarks import traffic
 from tools.benchmarks.traffic import Flow
 
@@ -53,8 +56,14 @@ def storm(lab: Lab, seconds: float) -> tuple[traffic.Result, tuple[SwitchEvent, 
     topology, fabric = lab.load()
     frozen, alone, both, well = ports(lab)
     flows = [Flow(alone, frozen), Flow(both, frozen), Flow(both, well)]
-    result = traffic.run(topology, fabric, flows, seconds, (frozen,))
-    return result, wait_for(lab, 2)
+    kinds = ("storm detected", "storm restored")
+    with watching.watch(topology, fabric, None) as (watched_ports, sources):
+        monitor = Monitor(watched_ports, sources.read)
+        result = traffic.run(topology, fabric, flows, seconds, (frozen,))
+        found = wait_for(lab, 2)
+        log = [(event.kind, event.port) for event in monitor.look().events if event.kind in kinds]
+    assert log == [(kind, "l0g0.p0") for kind in kinds]
+    return result, found
 
 
 @pytest.mark.parametrize("action", ["drop", "alert"])
@@ -79,6 +88,15 @@ def test_a_storm_is_detected_in_its_time_and_held_where_it_is(make_lab: MakeLab,
         assert switch.dropped == {}
         assert rest.received_bytes * 8 < 0.3 * 50e6 * 1.5  # it stands behind what is stuck
     assert traffic.run(topology, fabric, [Flow(both, frozen), Flow(both, well)], 0.5).flows[0].lost == 0
+    told = json.loads(hipsnet("pfc", "events", lab.file, "--json").stdout)
+    assert told["watchdog"] == {"detect_ms": DETECT, "restore_ms": RESTORE, "action": action}
+    assert told["deadlocks"] == []
+    assert [event["kind"] for event in told["events"]] == ["storm", "restored"]
+    for event in told["events"]:
+        assert (event["port"], event["culprit"], event["priority"]) == ("l0g0.p0", "s0.p0", PRIORITY)
+        assert (event["victims"], event["senders"]) == (["l0g0.p1", "l0g0.p2"], ["s1.p0", "s2.p0"])
+    shown = hipsnet("pfc", "events", lab.file)
+    assert shown.returncode == 0 and "restored" in shown.stdout and "no deadlock now" in shown.stdout
 
 
 def test_without_the_key_there_is_no_watchdog(make_lab: MakeLab) -> None:

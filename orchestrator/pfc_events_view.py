@@ -1,0 +1,67 @@
+"""Storms and deadlocks of a fabric, for the reader and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from hipsnet.topology import Topology
+from orchestrator.telemetry.deadlocks import Deadlock
+from orchestrator.telemetry.watchdog import Told
+
+_COLUMNS = ("time", "event", "port", "priority", "culprit", "held up", "frames", "seconds")
+
+
+def as_json(topology: Topology, told: Sequence[Told], deadlocks: Sequence[Deadlock]) -> dict[str, Any]:
+    """Everything as plain data; times in ISO 8601."""
+    return {
+        "fabric": topology.name,
+        "watchdog": _watchdog(topology),
+        "events": [asdict(event) | {"time": event.time.isoformat()} for event in told],
+        "deadlocks": [asdict(deadlock) for deadlock in deadlocks],
+    }
+
+
+def parts(
+    topology: Topology, told: Sequence[Told], deadlocks: Sequence[Deadlock]
+) -> Iterator[RenderableType]:
+    """A line on the watchdog, a table of what it has told, and the circles of now."""
+    watchdog = _watchdog(topology)
+    if watchdog is None:
+        yield f"{topology.name}: no watchdog (pfc.watchdog): nobody looks for storms"
+    else:
+        yield (
+            f"{topology.name}: storms of {watchdog['detect_ms']} ms, restored after {watchdog['restore_ms']} ms"
+            f" without a pause; action {watchdog['action']}"
+        )
+    if told:
+        table = Table(*_COLUMNS)
+        for event in told:
+            table.add_row(*_row(event))
+        yield table
+    elif watchdog is not None:
+        yield "no storm since the soft switches started"
+    for deadlock in deadlocks:
+        yield f"[bold red]deadlock[/] {deadlock}"
+    if not deadlocks:
+        yield "no deadlock now"
+
+
+def _row(event: Told) -> Iterator[str]:
+    yield event.time.astimezone().strftime("%H:%M:%S.%f")[:-3]
+    yield f"storm, {event.action}" if event.kind == "storm" else "restored"
+    yield event.port
+    yield str(event.priority)
+    yield event.culprit
+    yield ", ".join(event.senders)
+    yield str(event.frames)
+    yield f"{event.seconds:.2f}"
+
+
+def _watchdog(topology: Topology) -> dict[str, Any] | None:
+    watchdog = topology.pfc.watchdog if topology.pfc else None
+    return watchdog.model_dump() if watchdog else None

@@ -1,0 +1,75 @@
+"""Queues that wait for one another in a circle: with PFC they would do so for ever.
+
+The prediction is hipsnet/topology/deadlock.py's, from routes; this is what has happened, from counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hipsnet.topology.deadlock import Graph, circle
+from orchestrator.telemetry.events import Event
+from orchestrator.telemetry.fields import BUFFER, PRIORITIES, WHOLE
+from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.rates import Rates
+from orchestrator.telemetry.reading import Flags
+
+
+@dataclass(frozen=True)
+class Deadlock:
+    """A circle: in this priority each of the ports waits for the next one to send, the last for the first."""
+
+    priority: int
+    queues: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"priority {self.priority}: {' -> '.join((*self.queues, self.queues[0]))}"
+
+
+def deadlocks(ports: WatchedPorts, rates: Rates, storms: Flags) -> tuple[Deadlock, ...]:
+    """All circles of an interval that have no port in common; `storms` as `events.storms` has them.
+
+    A port that was stopped all the time waits for its neighbour's queues: for those that were stopped all the
+    time as well, but not for the one that leads back to it.
+    """
+    return tuple(
+        found for priority in range(PRIORITIES) for found in _circles(ports, rates, storms, priority)
+    )
+
+
+def changes(before: tuple[Deadlock, ...], after: tuple[Deadlock, ...]) -> Iterator[Event]:
+    """Deadlocks that began and ended."""
+    for deadlock in after:
+        if deadlock not in before:
+            yield Event("deadlock", deadlock.queues[0], str(deadlock))
+    for deadlock in before:
+        if deadlock not in after:
+            yield Event("deadlock over", deadlock.queues[0], str(deadlock))
+
+
+def _circles(ports: WatchedPorts, rates: Rates, storms: Flags, priority: int) -> Iterator[Deadlock]:
+    held = rates.amounts[BUFFER, :, priority]
+    held = np.where(np.isnan(held), rates.amounts[BUFFER, :, WHOLE], held)
+    stuck = storms[:, priority] & ~(held == 0)
+    graph = _graph(ports, stuck)
+    while (found := circle(graph)) is not None:
+        on_it = set(found)
+        names = [f"{node}.{ports.fabric.nodes[node].ports[index].name}" for node, index in found[:-1]]
+        first = names.index(min(names))
+        yield Deadlock(priority, tuple(names[first:] + names[:first]))
+        graph = {one: others - on_it for one, others in graph.items() if one not in on_it}
+
+
+def _graph(ports: WatchedPorts, stuck: Flags) -> Graph:
+    graph: Graph = {}
+    for number in np.flatnonzero(stuck).tolist():
+        port, back = ports.ports[number], int(ports.peers[number])
+        if back == NOBODY:
+            continue
+        where = ports.nodes[ports.ports[back].node]
+        behind = [other for other in range(where.start, where.stop) if stuck[other] and other != back]
+        graph[port.node, port.index] = {(ports.ports[at].node, ports.ports[at].index) for at in behind}
+    return graph
