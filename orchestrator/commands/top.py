@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,8 @@ def top(
         raise InputError(f"--interval: found {interval:g}; wanted 0.1 to 60 seconds")
     if once + as_json + as_csv > 1:
         raise InputError("--once, --json, --csv: found several; wanted one")
+    if not (once or as_json or as_csv or sys.stdout.isatty()):
+        raise InputError("a terminal wanted, found none; give --once, --json or --csv")
     from orchestrator.telemetry import watching  # numpy: only for those who look at numbers
 
     topology, fabric = topology_file.load(file)

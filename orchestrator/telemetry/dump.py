@@ -15,8 +15,8 @@ from orchestrator.telemetry.rtnetlink import Place
 _SLOT_BYTES = 1 << 16
 _WORD_BYTES = 4
 Words = np.ndarray[Any, np.dtype[np.uint32]]
-Hear = Callable[[int, memoryview], None]
-"""Takes (type, body) of a message that is no part of the answer."""
+Hear = Callable[[int, int, memoryview], None]
+"""Takes (node, type, body) of a message that is no part of the answer."""
 
 
 @dataclass
@@ -100,6 +100,6 @@ class Dump:
                 raise OSError("netlink refuses")
             elif kind not in (self._kind, rtnetlink.DONE):
                 slot.is_pure = False
-                hear(kind, body)
+                hear(node, kind, body)
         self._slots[node] = slot
         self._learned = None

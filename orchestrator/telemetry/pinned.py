@@ -15,6 +15,7 @@ from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Flags
 
 _WORD_BYTES = 8
+_LOOK_EVERY = 4
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -22,7 +23,7 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 class _Pin:
     """A node's map; `fd` while it is open, `inode` of the pin by which it was opened."""
 
-    path: Path
+    path: str
     ports: slice
     fd: int | None = None
     inode: int = 0
@@ -31,16 +32,19 @@ class _Pin:
 class PinnedMaps:
     """The maps stay open and are read by one system call each; a map that was pinned anew is opened anew.
 
+    Whether it was, is looked for on every read of a part of the nodes: of each once in `_LOOK_EVERY` reads.
+
     After `read`, `there` are the ports that were read, `values` their entries as 64-bit words, of shape
     (ports, values in an entry, words of a value), and `epoch` another number if their map is another one.
     """
 
     def __init__(self, ports: WatchedPorts, name: str, value: np.dtype[Any], values: int = 1) -> None:
         self._nodes = [
-            _Pin(pins.node_folder(ports.fabric.name, node) / name, where)
+            _Pin(str(pins.node_folder(ports.fabric.name, node) / name), where)
             for node, where in ports.nodes.items()
         ]
         self._value_bytes = value.itemsize
+        self._reads = 0
         self._keys = np.zeros(max(len(ports), 1), np.uint32)
         self.values: Words = np.zeros((len(ports), values, value.itemsize // _WORD_BYTES), np.uint64)
         self.there: Flags = np.zeros(len(ports), bool)
@@ -48,9 +52,11 @@ class PinnedMaps:
 
     def read(self) -> None:
         """Read all that can be read."""
-        for node in self._nodes:
-            self.there[node.ports] = self._read_node(node)
-            self.epoch[node.ports] = node.inode
+        for number, node in enumerate(self._nodes):
+            if self._reads == 0 or number % _LOOK_EVERY == self._reads % _LOOK_EVERY:
+                self._look(node)
+            self.there[node.ports] = node.fd is not None and self._read_node(node)
+        self._reads += 1
 
     def close(self) -> None:
         """Close the maps."""
@@ -59,16 +65,7 @@ class PinnedMaps:
 
     def _read_node(self, node: _Pin) -> bool:
         """Whether all ports of the node could be read."""
-        try:
-            inode = node.path.stat().st_ino
-        except OSError:
-            _close(node)
-            return False
-        if node.fd is None or inode != node.inode:
-            _close(node)
-            self._open(node, inode)
-        if node.fd is None:
-            return False
+        assert node.fd is not None
         count = int(node.ports.stop - node.ports.start)
         values = self.values[node.ports]
         try:
@@ -78,9 +75,21 @@ class PinnedMaps:
             return False
         return found == count
 
+    def _look(self, node: _Pin) -> None:
+        """Have the map open that is pinned now."""
+        try:
+            inode = os.stat(node.path).st_ino  # noqa: PTH116 - many a second
+        except OSError:
+            _close(node)
+            return
+        if node.fd is None or inode != node.inode:
+            _close(node)
+            self._open(node, inode)
+            self.epoch[node.ports] = inode
+
     def _open(self, node: _Pin, inode: int) -> None:
         """Open the pin if it holds what we can read: as many ports, laid out as this version has it."""
-        fd = bpf.open_pin(node.path)
+        fd = bpf.open_pin(Path(node.path))
         if fd is None:
             return
         info = bpf.map_info(fd)

@@ -86,7 +86,8 @@ def is_last(data: memoryview) -> bool:
     last = len(data) - _HEADER.size - 4
     if last >= 0 and _HEADER.unpack_from(data, last)[:2] == (_HEADER.size + 4, DONE):
         return True
-    return len(data) > 0 and any(kind in (ERROR, DONE) for kind, _, _ in messages(data))
+    # A refusal comes alone.
+    return len(data) >= _HEADER.size and _HEADER.unpack_from(data)[1] in (ERROR, DONE)
 
 
 def parse_link(body: memoryview) -> tuple[int, LinkState] | None:

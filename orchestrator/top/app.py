@@ -89,7 +89,9 @@ class TopApp(App[None]):
         self._arrange()
         self.table.focus()
         self.look()
-        gc.freeze()  # what is there now stays: looking through it again and again would be half of the work
+        # What is there now stays: to look through it again and again would be half of the work.
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
         self.set_interval(self._interval_s, self.look)
 
     def look(self) -> None:

@@ -20,9 +20,13 @@ from orchestrator.telemetry import fields, watching
 from orchestrator.telemetry.ethtool import Statistics
 from orchestrator.telemetry.monitor import Monitor
 from orchestrator.top.app import TopApp
+from tests.kernel.frames import pfc
 from tests.lab.rig import Done, Lab, hipsnet_process, run
+from tests.lab.test_hosts import Host, hosts
 from tests.lab.test_lossless import incast
 from tests.lab.test_top import drive, line_of, text
+
+__all__ = ["hosts"]  # a fixture
 
 
 def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callable[..., Lab]) -> None:
@@ -182,3 +186,23 @@ def test_a_drivers_statistics_are_those_that_ethtool_shows(make_lab: Callable[..
     said = run("ip", "netns", "exec", lab.namespace("s00"), "ethtool", "-S", "p0")
     shown = {name: int(value) for name, value in re.findall(r"^\s+(\w+): (\d+)$", said, re.MULTILINE)}
     assert numbers == shown and "peer_ifindex" in numbers
+
+
+def test_a_host_shows_its_own_ports(hosts: tuple[Lab, list[Host]]) -> None:
+    lab, (host, *_) = hosts
+    assert host.hipsnet("provision", lab.file, "--node", host.server).returncode == 0
+    with (
+        namespace.inside(f"{lab.name}h-sw"),
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
+    ):
+        sender.bind(("e0", 0))
+        for _ in range(13):
+            sender.send(pfc(1 << 3))
+    done = host.hipsnet("top", lab.file, "--node", host.server, "--json", "--interval", "0.2")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["samples"]
+    assert (found["port"], found["priority"], found["up"]) == (f"{host.server}.p0", 3, True)
+    assert found["total"]["rx_pause_frames"] == 13
+    assert "rx_bytes" in found["total"] and "tx_bytes" in found["total"]
+    refused = host.hipsnet("top", lab.file, "--json")
+    assert refused.returncode == 2 and "--node" in refused.stderr

@@ -318,5 +318,6 @@ def test_what_cannot_be_watched_is_said(make_lab: Callable[..., Lab]) -> None:
     done = lab.run("top", "--once")
     assert done.returncode == 2 and "run `hipsnet provision` first" in done.stderr
     assert lab.run("top", "--once", "--json").returncode == 2
-    assert lab.run("top", "--interval", "0").returncode == 2
+    assert lab.run("top", "--once", "--interval", "0").returncode == 2
+    assert "a terminal wanted" in lab.run("top").stderr
     assert os.geteuid() == 0 and hipsnet("top", "/nonexistent").returncode == 2
