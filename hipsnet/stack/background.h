@@ -60,15 +60,19 @@ static inline void open_many_files(void)
 }
 
 /*
- * It plays a part of the network: what comes late here is a fault of that. It sleeps when idle. Where
- * sessions share the processor as groups (autogroup), a process's own niceness counts within its group only.
+ * It plays a part of the network: what comes late here is a fault of that. It sleeps when idle, and the
+ * kernel keeps a share for others. Where it may not run in real time it is at least the nicest to itself:
+ * also among sessions, where these share the processor as groups (autogroup).
  */
 static inline void go_first(void)
 {
 	static const char niceness[] = "-20";
-	int group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+	const struct sched_param first = {.sched_priority = 1};
 
+	if (sched_setscheduler(0, SCHED_RR, &first) == 0)
+		return;
 	setpriority(PRIO_PROCESS, 0, -20);
+	int group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
 	if (group < 0)
 		return;
 	if (write(group, niceness, sizeof(niceness) - 1) < 0)
