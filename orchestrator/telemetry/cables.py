@@ -22,6 +22,20 @@ def fill_in_from_peers(reading: Reading, ports: WatchedPorts) -> None:
                 reading.known[mine][ends[at], lane] = True
 
 
+class Peers:
+    """The far ends of the cables as a source: of what those before it have told."""
+
+    def __init__(self, ports: WatchedPorts) -> None:
+        self._ports = ports
+
+    def read(self, reading: Reading) -> None:
+        """Write down what the far ends know."""
+        fill_in_from_peers(reading, self._ports)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
 def sum_up(reading: Reading) -> None:
     """What is known by priority only is summed up for the port."""
     lanes = slice(0, PRIORITIES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from orchestrator.telemetry.cables import fill_in_from_peers, sum_up
+from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.drivers import Drivers
 from orchestrator.telemetry.endpoints import EndpointPauses
 from orchestrator.telemetry.interfaces import Interfaces
@@ -34,17 +34,14 @@ class Sources:
         reading = empty(time.monotonic(), len(self.ports))
         for source in self._sources:
             source.read(reading)
-            # What the far end has seen of a port is nearer the truth than what a later source says.
-            fill_in_from_peers(reading, self.ports)
         sum_up(reading)
         return reading
 
 
 def open_sources(ports: WatchedPorts) -> Sources:
     """Open what counts on these ports. Raises CapabilityError without the right to look."""
-    sources: list[Source] = [ProgramCounters(ports), EndpointPauses(ports), Interfaces(ports)]
-    if ports.in_lab:
-        sources.append(SoftSwitches(ports))
-    else:
-        sources.append(Drivers(ports))
+    sources: list[Source] = [ProgramCounters(ports), EndpointPauses(ports)]
+    # What the far end's program has seen of a port is nearer the truth than the kernel's own statistics.
+    sources += [Peers(ports), Interfaces(ports)]
+    sources += [SoftSwitches(ports) if ports.in_lab else Drivers(ports), Peers(ports)]
     return Sources(ports, sources)

@@ -68,23 +68,25 @@ class LineView(Widget, can_focus=True):
 
     def draw(self) -> None:
         """Make the lines in sight anew; the screen is told of what differs."""
-        if not self.size or not self.display:
+        width, height = self.size  # once: it is not kept anywhere
+        if not width or not height or not self.display:
             return
         heading = list(self.heading())
-        room = max(self.size.height - len(heading), 1)
+        room = max(height - len(heading), 1)
         self._keep_in_sight(room)
         lines = heading
+        cursor = self.cursor if self.has_cursor and self.has_focus else -1
         for index in range(self.first, min(self.first + room, self.count())):
             line = self.line(index)
-            chosen = self.has_cursor and index == self.cursor and self.has_focus
+            chosen = index == cursor
             lines.append(tuple((text, style + SELECTED) for text, style in line) if chosen else line)
         before, self._shown = self._shown, lines
-        self._strips = self._made(before, lines)
+        self._strips = self._made(before, lines, width)
         changed = [
             Region(start, y, end - start, 1)
             for y in range(max(len(before), len(lines)))
             for start, end in _difference(
-                before[y] if y < len(before) else (), lines[y] if y < len(lines) else (), self.size.width
+                before[y] if y < len(before) else (), lines[y] if y < len(lines) else (), width
             )
         ]
         if changed:
@@ -137,9 +139,8 @@ class LineView(Widget, can_focus=True):
         if self.has_cursor and 0 <= self.cursor < self.count():
             self.post_message(self.Chosen(self, self.cursor))
 
-    def _made(self, before: list[Line], lines: list[Line]) -> list[Strip]:
+    def _made(self, before: list[Line], lines: list[Line], width: int) -> list[Strip]:
         """The strips of these lines, as far as possible those of before."""
-        width = self.size.width
         return [
             self._strips[y] if y < len(before) and before[y] == line else _strip(line, width)
             for y, line in enumerate(lines)

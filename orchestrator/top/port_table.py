@@ -31,6 +31,7 @@ class PortTable(LineView):
         self._history = history
         self._name_width = max(len(port.name) for port in ports.ports)
         self._snapshot: Snapshot | None = None
+        self._peer_width = self._history_width = 0
         self._rows: Rows = np.zeros((0, 2), np.int64)
         self.sort_by, self.descending, self.wanted = PAUSE, True, ""
 
@@ -68,16 +69,17 @@ class PortTable(LineView):
         return len(self._rows)
 
     def heading(self) -> Sequence[Line]:
+        self._divide()
         arrow = "▼" if self.descending else "▲"
         by_port = arrow if self.sort_by == PORT else " "
         names = [(f"  {'Port' + by_port:<{self._name_width}} Pr ", self.sort_by == PORT)]
-        if self._peer_width():
+        if self._peer_width:
             names.append(("Peer".ljust(self._name_width + 1), False))
         for number, column in enumerate(COLUMNS):
             sorts = number == self.sort_by or (self.sort_by == PAUSE and "pause_share" in column.name)
             names.append((f"{column.title:>{column.width}}{arrow if sorts else ' '}", sorts))
-        if self._history_width():
-            names.append(("pause, history".rjust(self._history_width()), False))
+        if self._history_width:
+            names.append(("pause, history".rjust(self._history_width), False))
         line = tuple(
             (text, severity.TITLE + _UNDERLINED if sorts else severity.TITLE) for text, sorts in names
         )
@@ -91,10 +93,10 @@ class PortTable(LineView):
         level = level_of(self._snapshot, found)
         name = f"{port.name:<{self._name_width}} {'*' if lane == WHOLE else lane:>2} "
         pieces = [(f"{severity.SIGNS[level]} ", severity.STYLES[level]), (name, _name_style(level))]
-        if self._peer_width():
+        if self._peer_width:
             pieces.append((f"{port.peer_name:<{self._name_width + 1}}", severity.QUIET))
         pieces += [cell(column, found) for column in COLUMNS]
-        width = self._history_width()
+        width = self._history_width
         if width:
             pieces.append((self._past(number, lane, found, width), severity.STYLES[severity.SOME]))
         return tuple(pieces)
@@ -107,15 +109,12 @@ class PortTable(LineView):
     def _both(self, field: str, number: int, lane: int) -> Amounts:
         return np.fmax(self._history(f"rx_{field}", number, lane), self._history(f"tx_{field}", number, lane))
 
-    def _taken(self) -> int:
-        return self._name_width + 6 + sum(column.width + 1 for column in COLUMNS)
-
-    def _peer_width(self) -> int:
-        return self._name_width + 1 if self.size.width >= self._taken() + self._name_width + 1 else 0
-
-    def _history_width(self) -> int:
-        free = self.size.width - self._taken() - self._peer_width() - 1
-        return min(free, _HISTORY_WIDTH) if self._peer_width() and free >= 8 else 0
+    def _divide(self) -> None:
+        """Give the peer and the history what the numbers leave; asked once for all lines, for `size` is slow."""
+        free = self.size.width - self._name_width - 6 - sum(column.width + 1 for column in COLUMNS)
+        self._peer_width = self._name_width + 1 if free > self._name_width else 0
+        free -= self._peer_width + 1
+        self._history_width = min(free, _HISTORY_WIDTH) if self._peer_width and free >= 8 else 0
 
     def _again(self) -> None:
         if self._snapshot is not None:
