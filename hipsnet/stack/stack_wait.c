@@ -14,12 +14,13 @@
 void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns)
 {
 	if (now_ns - stack->look_ns >= LOOK_NS) {
-		stack->is_stream =
-			stack->look_frames >= STREAM_FRAMES && now_ns - stack->look_ns < 2 * LOOK_NS;
+		stack->is_stream = stack->look_frames >= STREAM_FRAMES * (1 + stack->look_completions) &&
+				   now_ns - stack->look_ns < 2 * LOOK_NS;
 		stack->look_ns = now_ns;
-		stack->look_frames = 0;
+		stack->look_frames = stack->look_completions = 0;
 	}
 	stack->look_frames += frames;
+	stack->look_completions += completions;
 }
 
 static struct timespec time_of(u64 ns)

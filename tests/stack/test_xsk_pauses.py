@@ -23,7 +23,7 @@ from tests.stack.line import M_PORTS, Line, line
 from tests.stack.sockets import Socket, memory, socket
 
 PRIORITY = 3
-RATE = 200_000_000  # an XOFF of 65535 quanta lasts 168 ms
+RATE = 20_000_000  # an XOFF of 65535 quanta lasts 1.7 s
 XOFF, XON = pfc(1 << PRIORITY), pfc(1 << PRIORITY, (0,) * 8)
 
 

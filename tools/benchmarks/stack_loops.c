@@ -7,8 +7,9 @@
 
 #include "stack_loops.h"
 
-#define BATCH   64
-#define WAIT_NS 100000000ULL
+#define BATCH      64
+#define WAIT_NS    100000000ULL
+#define GIVE_UP_NS 10000000000ULL /* on a round trip */
 
 static u64 now_ns(void)
 {
@@ -98,16 +99,18 @@ u64 flow_receive(const struct flow *flow, u64 until_ns)
 
 u64 flow_ping(const struct flow *flow, u32 count, bool begins)
 {
-	u64 began = now_ns(), last = began + WAIT_NS * 100;
+	u64 began = now_ns();
 
 	for (u32 i = 0; i < count; i++) {
-		if (begins)
-			post(flow, i);
+		u64 last = now_ns() + GIVE_UP_NS;
+
+		if (begins && !post(flow, i))
+			return 0;
 		while (!work(flow, RC_WRITTEN, WAIT_NS))
 			if (now_ns() > last)
 				return 0;
-		if (!begins)
-			post(flow, i);
+		if (!begins && !post(flow, i))
+			return 0;
 	}
 	u64 took = now_ns() - began;
 
