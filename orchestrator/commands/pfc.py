@@ -11,6 +11,7 @@ from rich.console import Console
 
 from hipsnet.errors import InputError
 from orchestrator import pfc_view, topology_file
+from orchestrator.sizes import parse_size
 
 app = typer.Typer()
 pfc = typer.Typer(no_args_is_help=True)
@@ -60,6 +61,48 @@ def events(
         return
     console = _console()
     for part in pfc_events_view.parts(topology, found, snapshot.deadlocks):
+        console.print(part)
+
+
+@pfc.command()
+def tune(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
+    xoff: Annotated[
+        list[str] | None,
+        typer.Option(help="XOFF to try; may be given several times [default: by the buffer]"),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="length of each incast, 0.2 to 60")] = 1.0,
+    size: Annotated[str, typer.Option(help="what each HiPS probe synchronizes")] = "1MiB",
+    iters: Annotated[int, typer.Option(min=1, help="how often it does")] = 5,
+    picture: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg or .png")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Try XOFF, XON and ECN thresholds on a lab's lossless switches, and propose the best.
+
+    That is the setting with the least pause time among those that lose nothing, at full goodput of an incast and
+    in time for a synchronization. The switches start anew for each; in the end they are as before.
+    """
+    from orchestrator import tuning, tuning_trials, tuning_view  # numpy: only for those who measure
+
+    if not 0.2 <= seconds <= 60:
+        raise InputError(f"--seconds: found {seconds:g}; wanted 0.2 to 60")
+    if picture is not None and picture.suffix.lower() not in (".svg", ".png"):
+        raise InputError(f"--output: found {str(picture)!r}; wanted a name that ends in .svg or .png")
+    topology, fabric = topology_file.load(file)
+    tuning_trials.require(topology, fabric)
+    effort = tuning_trials.Effort(seconds, parse_size(size), iters)
+    settings = tuning.grid(topology, [parse_size(text) for text in xoff or ()])
+    with tuning_view.progress(len(settings)) as tell:
+        trials = tuning_trials.tried(file, settings, effort, tell)
+    if picture is not None:
+        tuning_view.draw(topology, trials, picture)
+    if as_json:
+        typer.echo(json.dumps(tuning_view.as_json(topology, trials), indent=2))
+        return
+    console = _console()
+    for part in tuning_view.parts(topology, trials):
         console.print(part)
 
 

@@ -17,13 +17,12 @@ from hipsnet.node.namespace import inside
 from hipsnet.stack import counters
 from hipsnet.stack.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
-from orchestrator import processes, removal, soft_switch
+from orchestrator import processes, removal, soft_switch, traffic
+from orchestrator.traffic import Flow
 from tests.lab.rig import BCUBE_2_2, Lab, hipsnet, run, traces
 from tests.lab.test_delay import address, receiver, sender
 from tests.lab.test_kill import killed_after, points
-from tools.benchmarks import traffic
 from tools.benchmarks.pfc_spread import PAUSED, measure
-from tools.benchmarks.traffic import Flow
 
 MakeLab = Callable[..., Lab]
 

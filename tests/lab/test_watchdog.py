@@ -11,12 +11,11 @@ import pytest
 from hipsnet.stack import counters, switch_events
 from hipsnet.stack.switch_events import SwitchEvent
 from hipsnet.topology.fabric import Port
-from orchestrator import soft_switch
+from orchestrator import soft_switch, traffic
 from orchestrator.telemetry import watching
 from orchestrator.telemetry.monitor import Monitor
+from orchestrator.traffic import Flow
 from tests.lab.rig import Lab, hipsnet
-from tools.benchmarks import traffic
-from tools.benchmarks.traffic import Flow
 
 MakeLab = Callable[..., Lab]
 

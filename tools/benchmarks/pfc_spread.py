@@ -22,10 +22,10 @@ from hipsnet.stack import counters
 from hipsnet.stack.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.fabric import Port, Server, Switch
-from orchestrator import soft_switch
-from tools.benchmarks import pause_picture, traffic
+from orchestrator import soft_switch, traffic
+from orchestrator.traffic import Flow
+from tools.benchmarks import pause_picture
 from tools.benchmarks.lossless_lab import lossless_lab
-from tools.benchmarks.traffic import Flow
 
 app = typer.Typer()
 FABRICS = {

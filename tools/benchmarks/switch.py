@@ -20,10 +20,9 @@ from hipsnet.errors import ProvisionError
 from hipsnet.stack import counters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.quantities import parse_rate
-from orchestrator import soft_switch
-from tools.benchmarks import traffic
+from orchestrator import soft_switch, traffic
+from orchestrator.traffic import Flow
 from tools.benchmarks.lossless_lab import lossless_lab
-from tools.benchmarks.traffic import Flow
 
 app = typer.Typer()
 SIZES = (64, 1078, 4170, 9014)

@@ -122,7 +122,7 @@ def finish(process: subprocess.Popen[str], flows: Sequence[Flow], frozen: Sequen
     sent = [row for kind, row in rows if kind == "flow"]
     return Result(
         tuple(_port_result(port, row) for port, row in zip(_ports(flows, frozen), ports, strict=True)),
-        tuple(FlowResult(flow, *row[:4], row[4] / 1e9) for flow, row in zip(flows, sent, strict=True)),
+        tuple(_flow_result(flow, row) for flow, row in zip(flows, sent, strict=True)),
     )
 
 
@@ -140,7 +140,13 @@ def run(
 
 def _port_result(port: Port, row: list[int]) -> PortResult:
     pauses = row[4:]
-    return PortResult(port, *row[:4], tuple(pauses[0::2]), tuple(pauses[1::2]))
+    tx_frames, tx_bytes, rx_frames, rx_lost = row[:4]
+    return PortResult(port, tx_frames, tx_bytes, rx_frames, rx_lost, tuple(pauses[0::2]), tuple(pauses[1::2]))
+
+
+def _flow_result(flow: Flow, row: list[int]) -> FlowResult:
+    sent, received, received_bytes, late, lasted_ns = row
+    return FlowResult(flow, sent, received, received_bytes, late, lasted_ns / 1e9)
 
 
 def _ports(flows: Sequence[Flow], frozen: Sequence[Port]) -> list[Port]:

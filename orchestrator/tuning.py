@@ -1,0 +1,126 @@
+"""Which thresholds of PFC and ECN a fabric may be tried with, and which of those tried is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipsnet.topology import Topology
+from hipsnet.topology.headroom import thresholds
+from hipsnet.topology.quantities import parse_size
+
+FULL = 0.97
+"""A goodput of so much of the best is full: the difference is the machine's."""
+IN_TIME = 1.25
+"""A synchronization that takes so much of the fastest is in time: few are measured, on a machine that is shared."""
+_KIB = 1024
+_SHARES = (16, 8, 4)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """XOFF and XON in bytes (None: as the file derives them), and where marking begins and is certain.
+
+    `kmax` None marks nothing.
+    """
+
+    xoff: int | None
+    xon: int | None
+    kmin: int | None
+    kmax: int | None
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The keys of the topology file."""
+        ecn: dict[str, Any] = {"enabled": False}
+        if self.kmax is not None:
+            ecn = {"kmin": size(self.kmin or 0), "kmax": size(self.kmax)}
+        lengths = {"xoff": self.xoff, "xon": self.xon}
+        pfc = {key: size(length) for key, length in lengths.items() if length is not None}
+        return {"roce": {"ecn": ecn}, "pfc": pfc}
+
+    def applied(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """A topology file's content with this setting in it."""
+        wanted = self.sections()
+        roce, pfc = dict(document.get("roce") or {}), dict(document["pfc"])
+        for key in ("xoff", "xon"):
+            pfc.pop(key, None)
+        roce["ecn"] = {**(roce.get("ecn") or {}), "enabled": True, **wanted["roce"]["ecn"]}
+        return {**document, "roce": roce, "pfc": pfc | wanted["pfc"]}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a setting.
+
+    `goodput_bps` is what an incast's receiver got, `probe_s` the median time of a synchronization; `lost` are
+    lossless frames of both. `incast_pause_s` and `probe_pause_s` are the seconds for which ports were stopped,
+    summed over all cables and both of their directions.
+    """
+
+    setting: Setting
+    is_present: bool
+    goodput_bps: float
+    probe_s: float
+    lost: int
+    marks: int
+    incast_pause_s: float
+    probe_pause_s: float
+
+    @property
+    def pause_s(self) -> float:
+        """All the time that was lost to pauses."""
+        return self.incast_pause_s + self.probe_pause_s
+
+
+def present(topology: Topology) -> Setting:
+    """What the file has."""
+    pfc, ecn = topology.pfc, topology.roce.ecn
+    xoff, xon = (parse_size(text) if text else None for text in (pfc and pfc.xoff, pfc and pfc.xon))
+    if not ecn.enabled:
+        return Setting(xoff, xon, None, None)
+    return Setting(xoff, xon, parse_size(ecn.kmin), parse_size(ecn.kmax))
+
+
+def grid(topology: Topology, xoffs: Sequence[int] = ()) -> tuple[Setting, ...]:
+    """The file's own setting, then XOFF times XON times marking.
+
+    XOFF is a 16th, an 8th and a quarter of the shared buffer unless `xoffs` are given; XON is half of it, or as
+    near to it as may be; marking begins at a quarter of XOFF and is certain there, or there is none.
+    """
+    frame = topology.link.mtu + 14
+    least = 4 * frame
+    derived = [max(topology.lab.buffer_bytes // share, least) // _KIB * _KIB for share in _SHARES]
+    found = [present(topology)]
+    for xoff in xoffs or derived:
+        for xon in sorted({xoff // 2 // _KIB * _KIB, max(xoff - 2 * frame, xoff // 2) // _KIB * _KIB}):
+            for kmin, kmax in ((xoff // 4 // _KIB * _KIB, xoff), (None, None)):
+                found.append(Setting(xoff, xon, kmin, kmax))
+    return tuple(dict.fromkeys(found))
+
+
+def is_good(trial: Trial, trials: Sequence[Trial]) -> bool:
+    """Whether nothing was lost, the goodput is full and the synchronization in time."""
+    lossless = [other for other in trials if not other.lost]
+    return (
+        not trial.lost
+        and trial.goodput_bps >= FULL * max(other.goodput_bps for other in lossless)
+        and trial.probe_s <= IN_TIME * min(other.probe_s for other in lossless)
+    )
+
+
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """The good one with the least pause time; None if nothing is good."""
+    good = [trial for trial in trials if is_good(trial, trials)]
+    return min(good, key=lambda trial: trial.pause_s, default=None)
+
+
+def size(length: int) -> str:
+    """Bytes as the topology file has them."""
+    return f"{length // _KIB}KiB" if length % _KIB == 0 else f"{length}B"
+
+
+def shown_xoff(topology: Topology, setting: Setting) -> str:
+    """XOFF for the reader: the share of what is free where it has no fixed length."""
+    lossless = next(found for found in thresholds(topology) if found.lossless)
+    return size(setting.xoff) if setting.xoff else f"{lossless.alpha:g} x free"

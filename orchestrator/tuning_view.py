@@ -1,0 +1,155 @@
+"""Trials of thresholds: a table, a picture, and the YAML of the best."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
+from rich.table import Table
+
+from hipsnet.errors import InputError
+from hipsnet.topology import Topology
+from hipsnet.topology.quantities import format_rate
+from orchestrator.drawing import FONT, INK, PAPER
+from orchestrator.tuning import Setting, Trial, best, is_good, shown_xoff, size
+
+_COLUMNS = ("", "XOFF", "XON", "ECN", "goodput", "sync", "lost", "marks", "paused: incast", "sync", "both")
+_INCAST, _PROBE, _PALE = "#2563eb", "#f59e0b", 0.35
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[Trial], None]]:
+    """A bar on standard error while the trials run."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # No thread of its own: it would be forked with the launcher.
+    with Progress(*columns, console=Console(file=sys.stderr), auto_refresh=False, transient=True) as bar:
+        task = bar.add_task("trials", total=total)
+        bar.refresh()
+        yield lambda _: bar.update(task, advance=1, refresh=True)
+
+
+def as_json(topology: Topology, trials: Sequence[Trial]) -> dict[str, Any]:
+    """All trials as plain data, and the best; sizes in bytes, times in seconds."""
+    chosen = best(trials)
+    return {
+        "fabric": topology.name,
+        "trials": [
+            asdict(trial) | {"pause_s": trial.pause_s, "good": is_good(trial, trials)} for trial in trials
+        ],
+        "best": None if chosen is None else asdict(chosen.setting),
+        "yaml": None if chosen is None else paste(chosen.setting),
+    }
+
+
+def paste(setting: Setting) -> str:
+    """The keys for the topology file."""
+    return yaml.safe_dump(setting.sections(), sort_keys=False)
+
+
+def parts(topology: Topology, trials: Sequence[Trial]) -> Iterator[RenderableType]:
+    """The table, and what follows from it."""
+    chosen = best(trials)
+    table = Table(
+        title=f"{topology.name} at {format_rate(topology.link.rate_bps)}: an incast, and HiPS all-reduces"
+    )
+    for number, column in enumerate(_COLUMNS):
+        table.add_column(column, justify="left" if number < 4 else "right")
+    for trial in trials:
+        style = "bold green" if trial is chosen else "" if is_good(trial, trials) else "dim"
+        table.add_row(*_row(topology, trial, trial is chosen), style=style)
+    yield table
+    if chosen is None:
+        yield "no setting lost nothing at full goodput and in time; the fabric is as it was"
+        return
+    if chosen.is_present:
+        yield "nothing that was tried is better than what the file has"
+        return
+    saved = next(trial for trial in trials if trial.is_present).pause_s - chosen.pause_s
+    yield f"least pause time at full goodput, nothing lost: {saved:.2f} s less than the file's; for the file:"
+    yield Syntax(paste(chosen.setting).rstrip(), "yaml", background_color="default")
+
+
+def draw(topology: Topology, trials: Sequence[Trial], output: Path) -> None:
+    """Write the picture: pause times of all trials, and what they reached."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    settings = {"font.family": FONT, "svg.fonttype": "none", "svg.hashsalt": "hipsnet"}
+    with matplotlib.rc_context(settings):
+        figure = Figure(figsize=(10.0, 1.5 + 0.3 * len(trials)), facecolor=PAPER, layout="constrained")
+        left, middle, right = figure.subplots(1, 3, sharey=True, width_ratios=(3, 1.3, 1.3))
+        _bars(left, topology, trials)
+        _dots(middle, trials, [trial.goodput_bps / 1e6 for trial in trials], "incast (Mbit/s)")
+        _dots(right, trials, [trial.probe_s * 1e3 for trial in trials], "HiPS all-reduce (ms)")
+        kinds = [Patch(color=_INCAST, label="in an incast"), Patch(color=_PROBE, label="in HiPS")]
+        figure.legend(handles=kinds, loc="outside upper right", ncols=2, fontsize=8, frameon=False)
+        metadata = {"Date": None} if output.suffix.lower() == ".svg" else None
+        try:
+            figure.savefig(output, dpi=150, facecolor=PAPER, metadata=metadata)
+        except OSError as error:
+            raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+
+
+def _bars(axes: Any, topology: Topology, trials: Sequence[Trial]) -> None:
+    chosen = best(trials)
+    for place, trial in enumerate(trials):
+        strength = 1.0 if is_good(trial, trials) else _PALE
+        axes.barh(place, trial.incast_pause_s, color=_INCAST, alpha=strength)
+        axes.barh(place, trial.probe_pause_s, left=trial.incast_pause_s, color=_PROBE, alpha=strength)
+    axes.set_yticks(range(len(trials)), [_name(topology, trial) for trial in trials], fontsize=8, color=INK)
+    for label, trial in zip(axes.get_yticklabels(), trials, strict=True):
+        label.set_fontweight("bold" if trial is chosen else "normal")
+    axes.invert_yaxis()
+    axes.set_xlabel("ports stopped (s)", fontsize=9, color=INK)
+    axes.set_title("pale: lost frames, or slower; bold: the best", fontsize=9, color=INK, loc="left")
+    _quiet(axes)
+
+
+def _dots(axes: Any, trials: Sequence[Trial], values: Sequence[float], label: str) -> None:
+    strengths = [1.0 if is_good(trial, trials) else _PALE for trial in trials]
+    axes.scatter(values, range(len(trials)), color=INK, alpha=strengths, s=22, zorder=3)
+    axes.set_xlim(0, 1.1 * max(values))
+    axes.set_xlabel(label, fontsize=9, color=INK)
+    axes.grid(axis="y", color="#e2e8f0", linewidth=0.6)
+    _quiet(axes)
+
+
+def _quiet(axes: Any) -> None:
+    axes.tick_params(labelsize=8, colors=INK, length=2)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _name(topology: Topology, trial: Trial) -> str:
+    setting = trial.setting
+    xon = f", XON {size(setting.xon)}" if setting.xon else ""
+    here = "file: " if trial.is_present else ""
+    return f"{here}XOFF {shown_xoff(topology, setting)}{xon}, ECN {_ecn(setting)}"
+
+
+def _ecn(setting: Setting) -> str:
+    return "off" if setting.kmax is None else f"{size(setting.kmin or 0)}-{size(setting.kmax)}"
+
+
+def _row(topology: Topology, trial: Trial, is_best: bool) -> Iterator[str]:
+    setting = trial.setting
+    yield "best" if is_best else "file" if trial.is_present else ""
+    yield shown_xoff(topology, setting)
+    yield size(setting.xon) if setting.xon else "derived"
+    yield _ecn(setting)
+    yield format_rate(round(trial.goodput_bps / 1e5) * 100_000)
+    yield f"{trial.probe_s * 1e3:.1f} ms"
+    yield str(trial.lost)
+    yield str(trial.marks)
+    yield f"{trial.incast_pause_s:.2f} s"
+    yield f"{trial.probe_pause_s:.2f} s"
+    yield f"{trial.pause_s:.2f} s"

@@ -1,0 +1,93 @@
+"""Thresholds tried on a lab that is there: what comes of each, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator import soft_switch, tuning_trials
+from orchestrator.tuning import Setting, grid
+from tests.lab.rig import Lab, hipsnet
+
+MakeLab = Callable[..., Lab]
+
+GROUP_OF_3 = {"kind": "bcube", "n": 3, "levels": 1}
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> Lab:
+    made = make_lab(
+        GROUP_OF_3,
+        lab={"switch": "lossless", "buffer": "512KiB"},
+        link={"rate": "100Mbit/s"},
+        pfc={"priorities": [3]},
+    )
+    made.provision()
+    return made
+
+
+def test_settings_are_tried_and_the_fabric_is_as_it_was(lab: Lab, tmp_path: Path) -> None:
+    (before,) = soft_switch.running(lab.name)
+    picture = tmp_path / "tuned.svg"
+    options = ("--xoff", "36KiB", "--seconds", "0.5", "--size", "256KiB", "--iters", "3")
+    done = hipsnet("pfc", "tune", lab.file, *options, "--output", picture, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    trials = found["trials"]
+    assert [trial["setting"]["xoff"] for trial in trials] == [None, 36 << 10, 36 << 10]
+    assert [trial["is_present"] for trial in trials] == [True, False, False]
+    for trial in trials:
+        assert trial["lost"] == 0
+        assert trial["goodput_bps"] > 0.8e8
+        assert 0 < trial["incast_pause_s"] < 4 and trial["probe_s"] > 0
+    assert trials[1]["marks"] > trials[2]["marks"] == 0  # the last marks nothing
+    good = [trial for trial in trials if trial["good"]]
+    if good:  # else a busy machine has made each either slower or late
+        assert min(good, key=lambda trial: trial["pause_s"])["setting"] == found["best"]
+        assert set(yaml.safe_load(found["yaml"])) == {"roce", "pfc"}
+    assert "XOFF 36KiB" in picture.read_text()
+    (after,) = soft_switch.running(lab.name)
+    assert after.digest == before.digest
+    assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
+
+
+def test_a_trial_that_fails_leaves_the_fabric_as_it_was(lab: Lab) -> None:
+    (before,) = soft_switch.running(lab.name)
+    topology, _ = lab.load()
+    seen = []
+
+    def fail(trial: object) -> None:
+        (running,) = soft_switch.running(lab.name)
+        seen.append(running.digest)
+        raise OSError
+
+    settings = grid(topology, [36 << 10])[1:]
+    with pytest.raises(OSError):
+        tuning_trials.tried(lab.file, settings, tuning_trials.Effort(0.2, 1 << 16, 1), fail)
+    assert seen != [before.digest]
+    (after,) = soft_switch.running(lab.name)
+    assert after.digest == before.digest
+
+
+def test_a_setting_that_the_file_does_not_allow_is_refused_before_anything_changes(lab: Lab) -> None:
+    before = soft_switch.running(lab.name)
+    effort = tuning_trials.Effort(0.2, 1 << 16, 1)
+    with pytest.raises(Exception, match="xon"):
+        tuning_trials.tried(lab.file, [Setting(1 << 16, 1 << 17, None, None)], effort, lambda _: None)
+    assert soft_switch.running(lab.name) == before
+
+
+def test_where_there_is_nothing_to_tune_it_says_so(make_lab: MakeLab) -> None:
+    bridges = make_lab(GROUP_OF_3, pfc={"priorities": [3]})
+    done = hipsnet("pfc", "tune", bridges.file)
+    assert done.returncode == 2 and "lossless switches" in done.stderr
+    lossy = make_lab(GROUP_OF_3, lab={"switch": "lossless"})
+    done = hipsnet("pfc", "tune", lossy.file)
+    assert done.returncode == 2 and "pfc" in done.stderr
+    absent = make_lab(GROUP_OF_3, lab={"switch": "lossless"}, pfc={"priorities": [3]})
+    done = hipsnet("pfc", "tune", absent.file)
+    assert done.returncode != 0 and "hipsnet provision" in done.stderr
