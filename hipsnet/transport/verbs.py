@@ -123,6 +123,7 @@ class VerbsTransport:
             connection.end(0)
         # Nothing can touch our memory any more; what queue pairs stood on may go.
         self._memory.close()
+        self._memory = Memory({})  # pyverbs does not look whether a domain is still open
         for device in self._devices.values():
             device.close()
         for sock in self._live.values():

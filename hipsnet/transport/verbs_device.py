@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pyverbs.cq import CQ, CompChannel
@@ -15,6 +16,8 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.verbs_flow import RECEIVES, SENDS
 
 PORT_ACTIVE = 4  # ibv_port_state
+_OPENING = Lock()
+"""Held while descriptors come into being that have to be told apart."""
 
 
 class Device:
@@ -25,9 +28,10 @@ class Device:
         self.name = name
         self._open: list[Any] = []
         try:
-            self._context = self._own(Context(name=name))
+            with _OPENING:
+                self._context = self._own(Context(name=name))
+                self._channel, self.descriptor = self._open_channel()
             self.domain = self._own(PD(self._context))
-            self._channel, self.descriptor = self._open_channel()
             self._entries = connections * (SENDS + RECEIVES)
             self.completions = self._own(CQ(self._context, self._entries, None, self._channel, 0))
         except PyverbsError as error:
