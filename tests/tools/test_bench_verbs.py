@@ -1,0 +1,31 @@
+"""`tools/bench verbs`: what it makes of its turns, and what it refuses; the turns themselves run in the machine."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from tools.benchmarks.verbs import Sample, app, summarize
+from tools.benchmarks.verbs_turns import BYTES, WRITES, writes_of
+
+
+def test_the_median_turn_counts() -> None:
+    turns = [Sample("verbs", 64, rate) for rate in (90.0, 95.0, 20.0)]
+    turns += [Sample("ib_write_bw", 64, rate) for rate in (100.0, 1.0, 900.0)]
+    turns += [Sample("tcp", 64, 45.0)]
+    (result,) = summarize(turns)
+    assert (result["verbs"], result["ib_write_bw"], result["tcp"]) == (90, 100, 45)
+    assert result["of_ib_write_bw"] == pytest.approx(0.9)
+    assert result["of_tcp"] == pytest.approx(2)
+
+
+def test_a_turn_is_long_enough_for_every_size() -> None:
+    assert writes_of(1 << 26) == WRITES
+    assert writes_of(4096) == BYTES // 4096
+
+
+def test_refuses_sizes_that_cannot_be_sent() -> None:
+    for sizes in ("", "0", "64,67108865", "big"):
+        done = CliRunner().invoke(app, ["--sizes", sizes])
+        assert done.exit_code != 0
+        assert "allowed: 1 to 67108864" in str(done.exception)

@@ -1,0 +1,126 @@
+"""Bandwidth of the verbs transport against perftest's ib_write_bw and the TCP transport, in one virtual machine."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from hipsnet.errors import HipsnetError, InputError
+from tools.benchmarks.verbs_turns import WAYS
+from tools.virtual_machine.machine import Machine, Order
+
+app = typer.Typer()
+WANTED_RATIO, FROM_BYTES = 0.9, 1 << 20
+_SMALLEST, _LARGEST = 1, 1 << 26
+_TURN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One turn."""
+
+    way: str
+    size_bytes: int
+    bytes_per_s: float
+
+
+@app.command()
+def verbs(
+    sizes: Annotated[str, typer.Option(help="Message sizes in bytes, divided by commas.")] = (
+        "4096,65536,1048576,4194304"
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 3,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write results here; - for stdout.")
+    ] = None,
+) -> None:
+    """RDMA bandwidth of one connection: ours against ib_write_bw and our TCP, over rdma_rxe."""
+    wanted = _parse_sizes(sizes)
+    turns = len(wanted) * rounds * len(WAYS)
+    samples = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("verbs", total=turns)
+        for sample in _measure(wanted, rounds, turns):
+            samples.append(sample)
+            progress.advance(task)
+    results = summarize(samples)
+    if str(json_file) != "-":
+        Console().print(_table(results))
+    if json_file is not None:
+        text = json.dumps({"benchmark": "verbs", "results": results}, indent=2) + "\n"
+        typer.echo(text, nl=False) if str(json_file) == "-" else json_file.write_text(text)
+
+
+def summarize(samples: list[Sample]) -> list[dict[str, float]]:
+    """By message size: the median bytes per second of each way, and what ours is of the others."""
+    results = []
+    for size in dict.fromkeys(sample.size_bytes for sample in samples):
+        result: dict[str, float] = {"size_bytes": size}
+        for way in WAYS:
+            rates = [s.bytes_per_s for s in samples if (s.way, s.size_bytes) == (way, size)]
+            result[way] = statistics.median(rates)
+        result["of_ib_write_bw"] = result["verbs"] / result["ib_write_bw"]
+        result["of_tcp"] = result["verbs"] / result["tcp"]
+        results.append(result)
+    return results
+
+
+def _measure(sizes: list[int], rounds: int, turns: int) -> Iterator[Sample]:
+    """Boot the machine and hand on its turns as they end."""
+    command = [sys.executable, "-m", "tools.benchmarks.verbs_turns", str(rounds), *map(str, sizes)]
+    order = Order(
+        command,
+        modules=("veth", "ib_uverbs", "rdma_rxe"),
+        memory="2G",
+        timeout_s=120.0 + turns * _TURN_S,
+        waiting=lambda: print("bench: waiting for another machine to end", file=sys.stderr),
+    )
+    line = told = b""
+    with Machine(order) as machine:
+        for stream, data in machine.outputs():
+            if stream == "stderr":
+                told += data
+                continue
+            *lines, line = (line + data).split(b"\n")
+            yield from (Sample(**json.loads(done)) for done in lines)
+    if machine.exit_code:
+        raise HipsnetError(
+            f"the turns ended with {machine.exit_code}: {told.decode(errors='replace')[-2000:]}"
+        )
+
+
+def _table(results: list[dict[str, float]]) -> Table:
+    table = Table(title="one connection, rdma_rxe in a virtual machine; wants a quiet machine")
+    columns = ("message (B)", *(f"{way} (MB/s)" for way in WAYS), "ours/ib_write_bw", "wanted", "ours/tcp")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for result in results:
+        enough = "yes" if result["of_ib_write_bw"] >= WANTED_RATIO else "no"
+        table.add_row(
+            f"{result['size_bytes']:.0f}",
+            *(f"{result[way] / 1e6:.2f}" for way in WAYS),
+            f"{result['of_ib_write_bw']:.2f}",
+            f">= {WANTED_RATIO:g}: {enough}" if result["size_bytes"] >= FROM_BYTES else "",
+            f"{result['of_tcp']:.2f}",
+        )
+    return table
+
+
+def _parse_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(size) for size in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or not all(_SMALLEST <= size <= _LARGEST for size in sizes):
+        raise InputError(f"--sizes: found {text!r}; allowed: {_SMALLEST} to {_LARGEST}, divided by commas")
+    return sizes

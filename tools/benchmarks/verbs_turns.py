@@ -1,0 +1,140 @@
+"""The turns of `tools/bench verbs`, in the machine: prints one JSON line for each.
+
+Each turn writes messages of one size from one process to another over the same cable: by perftest's
+ib_write_bw, by the verbs transport, by the TCP transport. All time until the last write is acknowledged.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from hipsnet.errors import TransportError
+from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.interface import Event, Peer, Transport
+from hipsnet.transport.opening import Options, open_transport
+from hipsnet.transport.verbs_devices import endpoint_of
+from tools.benchmarks.rdma_pair import ENDS, rdma_pair
+
+WAYS = ("ib_write_bw", "verbs", "tcp")
+WRITES, BYTES = 10, 8 << 20
+"""A turn is at least so many writes and so many bytes."""
+_PATIENCE_S = 120.0
+_PORT = 29500
+_processes = multiprocessing.get_context("fork")
+
+
+def writes_of(size_bytes: int) -> int:
+    return max(WRITES, BYTES // size_bytes)
+
+
+def perftest(size_bytes: int) -> float:
+    """Bytes a second of ib_write_bw: its average over one run."""
+    near, far = ENDS
+    common = ["-s", str(size_bytes), "-n", str(writes_of(size_bytes)), "-F", "-N"]
+    server = _perftest(far.device, endpoint_of(far.address).gid_index, common)
+    try:
+        text = ""
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            index = endpoint_of(near.address).gid_index
+            client = _perftest(near.device, index, [*common, far.address])
+            text = client.communicate(timeout=_PATIENCE_S)[0]
+            if client.returncode == 0:
+                break
+            time.sleep(0.1)  # the server does not listen yet
+        found = re.search(rf"^\s*{size_bytes}\s+\d+\s+[\d.]+\s+([\d.]+)", text, re.MULTILINE)
+        if found is None:
+            raise TransportError(f"ib_write_bw told no bandwidth for {size_bytes} bytes; it said:\n{text}")
+        return float(found[1]) * (1 << 20)  # its MB are 2^20
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _perftest(device: str, gid_index: int, rest: list[str]) -> subprocess.Popen[str]:
+    command = ["ib_write_bw", "-d", device, "-x", str(gid_index), *rest]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def transport(name: str, size_bytes: int) -> float:
+    """Bytes a second of a transport of ours: from the first write posted to the last one acknowledged."""
+    token = secrets.token_hex(8)
+    results, theirs = _processes.Pipe(duplex=False)
+    processes = [
+        _processes.Process(target=_rank, args=(rank, name, size_bytes, token, theirs)) for rank in (0, 1)
+    ]
+    for process in processes:
+        process.start()
+    theirs.close()
+    try:
+        if not results.poll(_PATIENCE_S):
+            raise TransportError(f"the {name} transport did not finish a turn of {size_bytes} bytes")
+        return float(results.recv())
+    finally:
+        for process in processes:
+            process.join(5)
+            process.kill()
+
+
+def _rank(rank: int, name: str, size_bytes: int, token: str, results: Connection) -> None:
+    here, there = ENDS[rank], ENDS[1 - rank]
+    count = writes_of(size_bytes)
+    link = open_transport(name, Greeting(rank, 2, "bench", token), Options(_PORT))
+    link.connect([Peer(1 - rank, 0, here.address, 0, there.address)], 30.0)
+    region = link.register(np.zeros(size_bytes, np.uint8))
+    link.post_message(0, str(region.key).encode())
+    key = int(_await(link, Event.MESSAGE, 1)[0].payload)
+    if rank == 0:
+        for warm in (True, False):
+            began = time.perf_counter()
+            for number in range(1 if warm else count):
+                link.post_write(0, region, 0, size_bytes, key, 0, number)
+            _await(link, Event.SENT, 1 if warm else count)
+        results.send(count * size_bytes / (time.perf_counter() - began))
+        link.post_message(0, b"done")
+        link.drain(5.0)
+    else:
+        _await(link, Event.MESSAGE, 1)
+    link.close()
+
+
+def _await(link: Transport, event: Event, count: int) -> list:
+    found: list = []
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(found) < count:
+        for completion in link.poll(1.0):
+            if completion.event == event:
+                found.append(completion)
+            elif completion.event == Event.CLOSED or time.monotonic() > deadline:
+                raise TransportError(f"{len(found)} of {count}: {completion.payload.decode()}")
+    return found
+
+
+def main(sizes: list[int], rounds: int) -> None:
+    turns: dict[str, Callable[[int], float]] = {
+        "ib_write_bw": perftest,
+        "verbs": lambda size: transport("verbs", size),
+        "tcp": lambda size: transport("tcp", size),
+    }
+    importlib.import_module("hipsnet.transport.verbs")  # once, not in every turn
+    with rdma_pair():
+        for _ in range(rounds):
+            for size in sizes:
+                for way in WAYS:
+                    rate = turns[way](size)
+                    print(json.dumps({"way": way, "size_bytes": size, "bytes_per_s": rate}), flush=True)
+
+
+if __name__ == "__main__":
+    main([int(size) for size in sys.argv[2:]], int(sys.argv[1]))
