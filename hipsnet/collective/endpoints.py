@@ -40,6 +40,7 @@ def node_ports(topology: Topology, rank: int) -> NodePorts:
     fabric = build(topology)
     server = fabric.servers[rank]
     pfc = topology.pfc
+    watchdog = pfc.watchdog if pfc else None
     return NodePorts(
         fabric=fabric.name,
         node=server.name,
@@ -47,4 +48,5 @@ def node_ports(topology: Topology, rank: int) -> NodePorts:
         rate_bps=topology.link.rate_bps or 0,
         xoff_bytes=parse_size(pfc.xoff or XOFF) if pfc else 0,
         xon_bytes=parse_size(pfc.xon or XON) if pfc else 0,
+        watchdog=(watchdog.detect_ms, watchdog.restore_ms, watchdog.action) if watchdog else None,
     )

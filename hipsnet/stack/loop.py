@@ -23,6 +23,8 @@ SOURCES = (
     "stack.c",
     "stack_port.c",
     "stack_transit.c",
+    "stack_storm.c",
+    "watchdog.c",
     "stack_wait.c",
 )
 HEADERS = ("xsk.h", "stack.h")
@@ -87,6 +89,10 @@ class Stack:
         given.mac = bytes.fromhex(config.mac.replace(":", ""))
         for field in ("rate_bps", "burst_ns", "priority", "xoff_chunks", "xon_chunks"):
             setattr(given, field, getattr(config, field))
+        if config.watchdog:
+            detect_ms, restore_ms, action = config.watchdog
+            given.detect_ns, given.restore_ns = detect_ms * 1_000_000, restore_ms * 1_000_000
+            given.storm_action = 1 + ("drop", "forward", "alert").index(action)
         pauses = lib.stack_pauses_of(self._pauses, config.key)
         if lib.stack_add_port(self._stack, xsk, given, pauses) < 0:
             raise TransportError(f"{lib.STACK_MOST_PORTS} ports at the most can be opened")

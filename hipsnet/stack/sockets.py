@@ -27,7 +27,8 @@ class PortConfig:
     """A port to open: number `key` of the node whose maps are pinned in `pins`; frames of at most `mtu` + 18 bytes.
 
     Above `xoff_chunks` chunks of 4096 bytes that wait to be received, the other end of the cable is told to
-    stop `priority`, until no more than `xon_chunks` are left; 0 is never.
+    stop `priority`, until no more than `xon_chunks` are left; 0 is never. `watchdog` is (detect_ms, restore_ms,
+    action) of the one over what passes through.
     """
 
     ifname: str
@@ -40,6 +41,7 @@ class PortConfig:
     priority: int = 3
     xoff_chunks: int = 0
     xon_chunks: int = 0
+    watchdog: tuple[int, int, str] | None = None
     queue: int = 0
 
 

@@ -96,6 +96,8 @@ int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port
 		return -1;
 	port->xsk = xsk;
 	port->config = *config;
+	port->watchdog = (struct watchdog){config->detect_ns, config->restore_ns,
+					   (enum watchdog_action)config->storm_action};
 	pacer_init(&port->pacer, config->rate_bps, config->burst_ns);
 	port->pauses = pauses ? pauses : &port->own;
 	pfc_init(&port->pfc, config->rate_bps, (struct pfc_counters *)port->pauses->counters);

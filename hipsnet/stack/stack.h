@@ -35,6 +35,8 @@ struct stack_port_config {
 	u64 burst_ns;    /* what a port that was late may catch up with */
 	u32 xoff_chunks; /* of 4096 bytes; 0: never stops anybody */
 	u32 xon_chunks;
+	u64 detect_ns, restore_ns; /* of the watchdog over what passes through (watchdog.h) */
+	u32 storm_action;          /* its, 0: there is none */
 };
 
 /* What has become of something that was posted, or has come: of the pair that was added with `tag`. */
@@ -52,6 +54,7 @@ struct stack_port_counters {
 	u64 most_waiting;                    /* chunks that were ever seen in the receive buffer */
 	u64 transit_frames, transit_dropped; /* that came in and waited for another port; found no room */
 	u64 most_held;                       /* chunks that ever waited so */
+	u64 storms, storm_dropped;           /* that the watchdog has detected; frames that it has lost */
 };
 
 /* A loop for an endpoint, which stays the caller's and must outlive it. NULL if memory is short. */

@@ -4,13 +4,15 @@
 
 #include "bytes.h"
 #include "stack_port.h"
+#include "stack_storm.h"
 #include "stack_transit.h"
 #include "wire_ip.h"
 #include "wire_pfc.h"
 
-#define BATCH   64
-#define LATE_NS 5000000ULL /* a process waits so long for a processor, now and then */
-#define LOOK_NS 1000000ULL /* at what waits on a frozen port */
+#define BATCH     64
+#define LATE_NS   5000000ULL /* a process waits so long for a processor, now and then */
+#define LOOK_NS   1000000ULL /* at what waits on a frozen port */
+#define SETTLE_NS 5000000ULL
 
 static bool is_mac_control(const struct xsk_frame *frame)
 {
@@ -158,6 +160,21 @@ static bool send_frame(struct stack *stack, struct stack_port *port, u64 now_ns)
 	return true;
 }
 
+/* Others read the counters meanwhile: a pause that lasts is seen to grow. */
+static void settle(struct stack_port *port, u64 now_ns)
+{
+	bool lasts = false;
+
+	for (u32 priority = 0; priority < PRIORITIES; priority++)
+		lasts |= port->pfc.priority[priority].stopped || pfc_is_paused(&port->pfc, priority, now_ns);
+	if (port->settle_ns <= now_ns) {
+		pfc_settle(&port->pfc, now_ns);
+		port->settle_ns = now_ns + SETTLE_NS;
+	}
+	if (lasts)
+		port_wake_at(port, port->settle_ns);
+}
+
 bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	u32 count = 0;
@@ -169,6 +186,8 @@ bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 	while (count < BATCH && send_frame(stack, port, now_ns))
 		count++;
 	transit_settle(stack, port, now_ns);
+	storm_watch(stack, port, now_ns);
+	settle(port, now_ns);
 	if (count || port->unsent > 0)
 		port->unsent = xsk_kick(port->xsk);
 	if (port->unsent > 0)

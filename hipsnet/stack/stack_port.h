@@ -5,6 +5,7 @@
 #include "pauses.h"
 #include "pfc.h"
 #include "stack.h"
+#include "watchdog.h"
 
 #define PORT_RETRY_NS 50000ULL /* when the interface takes no more for the moment */
 #define TRANSIT_NONE  (~0U)
@@ -30,6 +31,12 @@ struct stack_port {
 	struct pauses *pauses; /* shared with the port's program, or our own */
 	struct pauses own;
 	struct transit_queue transit[PRIORITIES];
+	u64 sent[PRIORITIES]; /* frames that passed through and had waited */
+	struct watchdog watchdog;
+	struct watchdog_queue watched[PRIORITIES];
+	u8 storming; /* a bit for each priority */
+	u64 watch_ns;
+	u64 settle_ns;   /* when the counters of pauses are brought up to now again */
 	u32 held_chunks; /* of frames that came in here and wait to leave by another port */
 	struct stack_pair *pairs;
 	u32 count, room; /* of pairs */

@@ -1,6 +1,7 @@
 /* Frames that wait for a paused port. See stack_transit.h. */
 #include <string.h>
 
+#include "stack_storm.h"
 #include "stack_transit.h"
 
 #define SETTLE_NS 10000000ULL
@@ -29,6 +30,11 @@ bool transit_take(struct stack *stack, struct stack_port *from, const struct xsk
 	u32 priority = frame->spans[0].data[TOS_AT] >> 5, at = stack->free;
 	struct transit_queue *queue = &port->transit[priority];
 
+	if (storm_is(port, priority, WATCHDOG_DROP)) {
+		one_less(port->pauses, priority);
+		port->counters.storm_dropped++;
+		return false;
+	}
 	if (at == TRANSIT_NONE) {
 		one_less(port->pauses, priority);
 		from->counters.transit_dropped++;
@@ -67,7 +73,8 @@ u32 transit_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 
 		if (!queue->count)
 			continue;
-		if (pfc_is_paused(&port->pfc, priority, now_ns)) {
+		if (pfc_is_paused(&port->pfc, priority, now_ns) &&
+		    !storm_is(port, priority, WATCHDOG_FORWARD)) {
 			port_wake_at(port, port->pfc.priority[priority].paused_until_ns);
 			continue;
 		}
@@ -79,11 +86,25 @@ u32 transit_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 		}
 		u32 bytes = frame->bytes;
 
+		port->sent[priority]++;
+
 		take_off(stack, queue);
 		one_less(port->pauses, priority);
 		return bytes;
 	}
 	return 0;
+}
+
+void transit_drop(struct stack *stack, struct stack_port *port, u32 priority)
+{
+	for (struct transit_queue *queue = &port->transit[priority]; queue->count;) {
+		const struct held_frame *held = &stack->held[queue->first];
+
+		xsk_release(held->from->xsk, &held->frame, 1);
+		take_off(stack, queue);
+		one_less(port->pauses, priority);
+		port->counters.storm_dropped++;
+	}
 }
 
 static bool anything_waits(const struct stack *stack)

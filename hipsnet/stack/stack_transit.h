@@ -18,5 +18,8 @@ bool transit_take(struct stack *stack, struct stack_port *from, const struct xsk
 /* Sends the first frame that may leave by a port now. Its bytes; 0 if there is none. */
 u32 transit_send(struct stack *stack, struct stack_port *port, u64 now_ns);
 
+/* Loses all that wait for a port in a priority. */
+void transit_drop(struct stack *stack, struct stack_port *port, u32 priority);
+
 /* Forgets frames that the program handed over and the socket had no room for: the way would never open. */
 void transit_settle(struct stack *stack, struct stack_port *port, u64 now_ns);

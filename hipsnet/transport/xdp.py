@@ -153,6 +153,7 @@ class XdpTransport:
             priority=self._quality.priority,
             xoff_chunks=-(-self._node.xoff_bytes // CHUNK_BYTES),
             xon_chunks=self._node.xon_bytes // CHUNK_BYTES,
+            watchdog=self._node.watchdog,
         )
 
     def _port(self, path: Path, peer: Peer) -> tuple[int, Interface]:

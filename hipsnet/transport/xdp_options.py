@@ -19,7 +19,7 @@ class NodePorts:
 
     `fabric` and `node` are the names under which its maps are pinned; `rate_bps` is the cables' (0: no
     limit). A port whose receive buffer holds more than `xoff_bytes` pauses its peer's lossless priority,
-    until `xon_bytes` are left; 0 is never.
+    until `xon_bytes` are left; 0 is never. `watchdog` is (detect_ms, restore_ms, action) of the PFC watchdog.
     """
 
     fabric: str
@@ -28,3 +28,4 @@ class NodePorts:
     rate_bps: int = 0
     xoff_bytes: int = 0
     xon_bytes: int = 0
+    watchdog: tuple[int, int, str] | None = None

@@ -42,7 +42,7 @@ def events(
     node: Annotated[
         str | None, typer.Option("--node", help="the server that this machine plays (hosts)")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="how long to look for deadlocks, 0.1 to 60")] = 0.5,
+    seconds: Annotated[float, typer.Option(help="how long to look for deadlocks, 0.1 to 60")] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Show the storms that the watchdog has detected, and queues that wait in a circle now."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hipsnet.topology.deadlock import Graph, circle
 from orchestrator.telemetry.events import Event
-from orchestrator.telemetry.fields import BUFFER, PRIORITIES, WHOLE
+from orchestrator.telemetry.fields import BUFFER, PRIORITIES
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
 from orchestrator.telemetry.rates import Rates
 from orchestrator.telemetry.reading import Flags
@@ -51,9 +51,8 @@ def changes(before: tuple[Deadlock, ...], after: tuple[Deadlock, ...]) -> Iterat
 
 
 def _circles(ports: WatchedPorts, rates: Rates, storms: Flags, priority: int) -> Iterator[Deadlock]:
-    held = rates.amounts[BUFFER, :, priority]
-    held = np.where(np.isnan(held), rates.amounts[BUFFER, :, WHOLE], held)
-    stuck = storms[:, priority] & ~(held == 0)
+    # A whole port's is the queueing discipline's, which does not see what an endpoint holds.
+    stuck = storms[:, priority] & ~(rates.amounts[BUFFER, :, priority] == 0)
     graph = _graph(ports, stuck)
     while (found := circle(graph)) is not None:
         on_it = set(found)

@@ -1,0 +1,131 @@
+"""A real deadlock: four servers in a ring hold one another's frames, until the watchdog breaks the circle."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from hipsnet.node import namespace, pins
+from hipsnet.stack.loop import Stack, core
+from hipsnet.stack.sockets import PortConfig
+from hipsnet.topology import Fabric
+from hipsnet.topology.fabric import Port, Server
+from tests.kernel.frames import ethernet, ipv4, pfc, udp
+from tests.lab.rig import Lab, hipsnet
+
+MakeLab = Callable[..., Lab]
+
+PRIORITY = 3
+RATE = 50_000_000
+XOFF_S = 65535 * 512 / RATE
+DETECT_MS = 5000
+XOFF_CHUNKS, XON_CHUNKS = 20, 5
+FRAMES = 60
+RING = {"kind": "torus", "sides": [4]}
+
+
+def onward(server: Server) -> Port:
+    return next(port for port in server.ports if port.direction == 1)
+
+
+def after(fabric: Fabric, server: Server) -> Server:
+    return next(other for other in fabric.servers if other.name == fabric.peer(onward(server)).node)
+
+
+@contextmanager
+def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> Iterator[Stack]:
+    """A server's endpoint, which works all the while in a thread of its own."""
+    folder, ends = pins.node_folder(lab.name, server.name), threading.Event()
+    stack = Stack()
+    configs = [
+        PortConfig(
+            port.name, port.mac, 9000, folder, port.index, rate_bps=RATE, priority=PRIORITY,
+            xoff_chunks=XOFF_CHUNKS, xon_chunks=XON_CHUNKS, watchdog=watchdog,
+        )
+        for port in server.ports
+    ]  # fmt: skip
+    with namespace.inside(lab.namespace(server.name)):
+        stack.open_ports(configs)
+
+    def work() -> None:
+        while not ends.is_set():
+            list(stack.poll(0.01))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield stack
+    finally:
+        ends.set()
+        thread.join()
+        stack.close()
+
+
+@contextmanager
+def sender(lab: Lab, port: Port) -> Iterator[socket.socket]:
+    """Sends by a port, past everything that would heed a pause."""
+    with (
+        namespace.inside(lab.namespace(port.node)),
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as made,
+    ):
+        made.bind((port.name, 0))
+        yield made
+
+
+def close_the_circle(lab: Lab, fabric: Fabric) -> None:
+    """Pause every server's way onward once; meanwhile each sends, through its neighbour, to the one behind it."""
+    ways = [onward(server) for server in fabric.servers]
+    with ExitStack() as closing:
+        back = [closing.enter_context(sender(lab, fabric.peer(port))) for port in ways]
+        forth = [closing.enter_context(sender(lab, port)) for port in ways]
+        for way in back:
+            way.send(pfc(1 << PRIORITY))
+        for server, port, way in zip(fabric.servers, ways, forth, strict=True):
+            target = str(after(fabric, after(fabric, server)).identity)
+            packet = ipv4(target, udp(4791, bytes(1000)), tos=26 << 2, source=str(server.identity))
+            for _ in range(FRAMES):
+                way.send(ethernet(packet, to=fabric.peer(port).mac, source=port.mac))
+
+
+def deadlocks(lab: Lab) -> list[dict[str, object]]:
+    done = hipsnet("pfc", "events", lab.file, "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, object]] = json.loads(done.stdout)["deadlocks"]
+    return found
+
+
+def test_a_circle_that_stands_by_itself_is_named_and_broken(make_lab: MakeLab) -> None:
+    lab = make_lab(RING, link={"rate": "100Mbit/s"}, pfc={"priorities": [PRIORITY]})
+    lab.provision()
+    core()
+    _, fabric = lab.load()
+    ring = [fabric.servers[0]]
+    while (following := after(fabric, ring[-1])) is not ring[0]:
+        ring.append(following)
+    with ExitStack() as closing:
+        stacks = {
+            server.name: closing.enter_context(stack_of(lab, server, (DETECT_MS, 300, "drop")))
+            for server in fabric.servers
+        }
+
+        def total(counter: str) -> int:
+            counts = [stacks[server.name].counters(port.index) for server in ring for port in server.ports]
+            return sum(count[counter] for count in counts)
+
+        assert deadlocks(lab) == []
+        close_the_circle(lab, fabric)
+        time.sleep(2 * XOFF_S)  # nobody but the circle itself pauses any more
+        names = [f"{server.name}.{onward(server).name}" for server in ring]
+        while not (found := deadlocks(lab)):  # an interval that a busy machine has cut is none
+            assert total("storms") == 0, "broken before it was seen"
+        assert found == [{"priority": PRIORITY, "queues": names}]
+        end = time.monotonic() + 30
+        while total("storms") == 0 or deadlocks(lab):
+            assert time.monotonic() < end, "it is not broken"
+        # One that lets go is enough for all.
+        assert 0 < total("storm_dropped") <= 4 * FRAMES
+        assert total("transit_dropped") == 0

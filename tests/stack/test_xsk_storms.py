@@ -1,0 +1,56 @@
+"""A server between two cables, one of which pauses for ever: what becomes of the frames that it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from hipsnet.stack.loop import core
+from tests.stack.line import Line, line
+from tests.stack.sockets import Socket
+from tests.stack.test_xsk_pauses import XOFF, moved, numbers, reasons, row_at_work, through, until
+
+FRAMES = 20
+
+
+@pytest.fixture(scope="module")
+def row() -> Iterator[Line]:
+    if os.geteuid() != 0:
+        pytest.skip("root: makes network namespaces")
+    core()
+    with line() as made:
+        yield made
+
+
+@pytest.mark.parametrize("action", ["drop", "forward", "alert"])
+def test_a_storm_is_seen_acted_upon_and_restored(row: Line, action: str) -> None:
+    with row_at_work(row, watchdog=(100, 100, action)) as (stack, near, far):
+        before = reasons(row)
+        far.send(XOFF)
+        until(lambda: moved(row, before, "local_pfc") == 1)
+        near.send(*(through(row, number) for number in range(FRAMES)))
+        until(lambda: stack.counters(1)["storms"] == 1)
+        far.send(XOFF)  # it goes on
+        if action == "drop":
+            until(lambda: stack.counters(1)["storm_dropped"] == FRAMES)
+            near.send(through(row, FRAMES))
+            until(lambda: stack.counters(1)["storm_dropped"] == FRAMES + 1)
+            assert numbers(far.take()) == []
+        elif action == "forward":
+            assert numbers(far.await_frames(FRAMES)) == list(range(FRAMES))
+            near.send(through(row, FRAMES))
+            assert numbers(far.await_frames(1)) == [FRAMES]
+        else:
+            assert far.take() == []
+            near.send(through(row, FRAMES))
+            assert numbers(far.await_frames(FRAMES + 1)) == list(range(FRAMES + 1))  # when it has run out
+        # When it has run out, it is restored, and what comes passes.
+        until(lambda: _passes(row, near, far))
+        assert stack.counters(1)["storms"] == 1
+
+
+def _passes(row: Line, near: Socket, far: Socket) -> bool:
+    near.send(through(row, FRAMES + 1))
+    return FRAMES + 1 in numbers(far.take())
