@@ -68,12 +68,12 @@ class StatusBar(_Bar):
         sent = float(np.nansum(amounts[TX_BYTES, :, WHOLE])) * 8 / snapshot.rates.seconds
         down = int((~(snapshot.reading.up & snapshot.reading.present)).sum())
         storms = int(snapshot.storms.sum())
-        state = ("FROZEN", severity.STYLES[severity.ALL]) if is_frozen else ("live", severity.QUIET)
+        state = ("FROZEN ", severity.STYLES[severity.ALL]) if is_frozen else ("live ", severity.QUIET)
         pieces = [
             (self._fabric, severity.TITLE),
             (datetime.now().strftime("%H:%M:%S "), severity.PLAIN),
             state,
-            (f" {len(snapshot.ports)} ports", severity.PLAIN),
+            (f"{len(snapshot.ports)} ports", severity.PLAIN),
             _alarm(f" {paused} paused", paused, severity.MUCH),
             _alarm(f" {storms} storms", storms, severity.ALL),
             _alarm(f" {down} down", down, severity.DOWN),
