@@ -1,32 +1,33 @@
 """A fabric of rxe devices in one namespace: every server port a veth with an rxe device and an address of its own.
 
 rxe lives in the initial namespace only, so all servers share it, and the kernel must be kept from delivering
-what one port sends to another over the loopback. Each port gets two routing tables: one for what is sent from
-its address, which leaves by that port whatever the destination, and one for what arrives at it, in which only
-its own address is local. What arrives for another address is forwarded as its server would forward it; what
-arrives at one port of a server for another one goes around by that port's neighbour, because a queue pair
-listens at its own device alone. With one neighbour on every port (n = 2, sides of 2) this is a whole network.
+what one port sends to another over the loopback: what arrives at a port finds that port's address local and no
+other, and what is sent from a port's address leaves by that port, towards the neighbours in its subnet.
+Nothing is forwarded: a queue pair listens at its own device alone, so RDMA goes one hop.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hipsnet.topology import Fabric, Port, build, parse, routes
+from hipsnet.topology import Fabric, Port, build, parse
+from hipsnet.transport.verbs_devices import endpoint_of, port_state
 from tests.collective.arena import Arena
 
+ETH_P_IP, PACKET_OUTGOING, SO_RCVBUFFORCE, ROCE_PORT = 0x0800, 4, 33, 4791
 MTU = 4200  # the smallest that holds InfiniBand's MTU of 4096 with all headers (rxe_net.h)
+DSCP = 46  # not the default
 SYSCTLS = {
-    "ip_forward": "1",
     "conf/all/accept_local": "1",
     "conf/all/rp_filter": "0",
     "conf/default/rp_filter": "0",
-    "conf/all/send_redirects": "0",
-    "conf/default/send_redirects": "0",
 }
 
 
@@ -67,7 +68,7 @@ def sent_bytes(port: Port) -> int:
 
 
 @contextmanager
-def rdma_fabric(folder: Path, fabric: str, dscp: int = 26) -> Iterator[tuple[Arena, Fabric]]:
+def rdma_fabric(folder: Path, fabric: str, dscp: int = DSCP) -> Iterator[tuple[Arena, Fabric]]:
     """The fabric (YAML flow style), connected and addressed; all of it is taken away afterwards."""
     file = folder / "fabric.yaml"
     file.write_text(f"version: 1\nname: rdma\nfabric: {fabric}\nroce: {{dscp: {dscp}}}\n")
@@ -76,8 +77,8 @@ def rdma_fabric(folder: Path, fabric: str, dscp: int = 26) -> Iterator[tuple[Are
     try:
         for name, value in SYSCTLS.items():
             _sysctl(name).write_text(value)
-        _cable(made)
-        _route(made)
+        _load_before_fork()
+        ip(*_cables(made), *_ways(made))
         rdma(*(f"link add {device(port)} type rxe netdev {netdev(port)}" for port in _ports(made)))
         settings = {"transport": "verbs", "timeout_s": 20.0}
         yield Arena(None, file, len(made.servers), settings), made
@@ -87,76 +88,99 @@ def rdma_fabric(folder: Path, fabric: str, dscp: int = 26) -> Iterator[tuple[Are
             _sysctl(name).write_text(value)
 
 
-def _cable(fabric: Fabric) -> None:
-    ip(*(f"link add {switch.name} type bridge" for switch in fabric.switches))
+def restore(fabric: Fabric, port: Port) -> None:
+    """Give back to a port what the kernel took with its link or its address."""
+    here = netdev(port)
+    lines = [line for line in _ways(fabric) if f" {here} " in f"{line} " and not line.startswith("rule")]
+    _try("ip", f"link set {here} up", f"addr add {address(port)}/32 dev {here}", *lines)
+    deadline = time.monotonic() + 10
+    while port_state(endpoint_of(address(port))) != "ACTIVE":
+        assert time.monotonic() < deadline, f"{here} does not come back"
+        time.sleep(0.05)
+
+
+@contextmanager
+def sniffed(port: Port) -> Iterator[Callable[[], list[int]]]:
+    """The DSCPs of the RoCEv2 packets that arrive at a port, in order, asked for once."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IP)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        sock.bind((netdev(port), ETH_P_IP))
+        sock.setblocking(False)
+
+        def arrived() -> list[int]:
+            found = []
+            with suppress(BlockingIOError):
+                while True:
+                    frame, (_, _, kind, *_) = sock.recvfrom(128)
+                    udp = frame[23] == socket.IPPROTO_UDP
+                    if kind != PACKET_OUTGOING and udp and frame[36:38] == ROCE_PORT.to_bytes(2, "big"):
+                        found.append(frame[15] >> 2)
+            return found
+
+        yield arrived
+
+
+def _load_before_fork() -> None:
+    """What every rank would load for itself, once: by emulation that takes most of a rank's life."""
+    importlib.import_module("hipsnet.collective.communicator")
+    importlib.import_module("hipsnet.transport.verbs")
+    importlib.import_module("pyverbs.device").get_device_list()
+
+
+def _cables(fabric: Fabric) -> Iterator[str]:
+    switches = {switch.name for switch in fabric.switches}
+    for switch in switches:
+        yield f"link add {switch} up type bridge"
     for link in fabric.links:
-        a, b = netdev(link.a), netdev(link.b)
-        ip(f"link add {a} mtu {MTU} type veth peer name {b} mtu {MTU}")
-    for link in fabric.links:
+        yield f"link add {netdev(link.a)} mtu {MTU} type veth peer name {netdev(link.b)} mtu {MTU}"
         for end in (link.a, link.b):
-            if end.node in {switch.name for switch in fabric.switches}:
-                ip(f"link set {netdev(end)} master {end.node}")
+            if end.node in switches:
+                yield f"link set {netdev(end)} up master {end.node}"
             else:
-                ip(
-                    f"link set {netdev(end)} address {end.mac}",
-                    f"addr add {_address(end)}/32 dev {netdev(end)}",
-                )
-            ip(f"link set {netdev(end)} up")
-    ip(*(f"link set {switch.name} up" for switch in fabric.switches))
+                yield f"link set {netdev(end)} up address {end.mac}"
+                yield f"addr add {address(end)}/32 dev {netdev(end)}"
 
 
-def _route(fabric: Fabric) -> None:
-    neighbours = {
-        port: other
-        for port in _ports(fabric)
-        for other in _ports(fabric)
-        if port != other and port.address and other.address and port.address.network == other.address.network
-    }
-    for number, (port, neighbour) in enumerate(neighbours.items()):
+def _ways(fabric: Fabric) -> Iterator[str]:
+    for number, port in enumerate(_ports(fabric)):
         here, sent, arrived = netdev(port), 1000 + number, 2000 + number
-        # All routes are on-link: whatever the destination, the one neighbour is the next hop.
-        ip(
-            *(
-                f"neigh add {_address(other)} lladdr {neighbour.mac} dev {here} nud permanent"
-                for other in neighbours
-                if other != port
-            ),
-            f"rule add pref {100 + number} iif {here} lookup {arrived}",
-            f"rule add pref {200 + number} from {_address(port)} lookup {sent}",
-            f"route add default dev {here} table {sent}",
-            f"route add local {_address(port)} dev {here} table {arrived}",
-        )
-    for server in fabric.servers:
-        onward = {_address(port): port for port in server.ports}
-        onward |= {_address(neighbours[port]): port for port in server.ports}
-        onward |= {str(r.prefix): server.ports[r.hops[0].port] for r in routes(fabric, server.name)}
-        for port in server.ports:
-            table = 2000 + list(neighbours).index(port)
-            ways = [f"{to} dev {netdev(by)}" for to, by in onward.items() if to != _address(port)]
-            ip(*(f"route add {way} table {table}" for way in ways))
-    ip("rule add pref 300 lookup local", "rule del pref 0 lookup local")
+        assert port.address is not None
+        yield f"rule add pref {100 + number} iif {here} lookup {arrived}"
+        yield f"rule add pref {200 + number} from {address(port)} lookup {sent}"
+        yield f"route add {port.address.network} dev {here} table {sent}"
+        yield f"route add local {address(port)} dev {here} table {arrived}"
+        for other in _ports(fabric):
+            if other != port and other.address and other.address.network == port.address.network:
+                yield f"neigh add {address(other)} lladdr {other.mac} dev {here} nud permanent"
+    yield "rule add pref 300 lookup local"
+    yield "rule del pref 0 lookup local"
 
 
 def _remove(fabric: Fabric) -> None:
     """Take away what is there of it; a device may be missing, because a test has removed it."""
-    ip("rule add pref 0 lookup local")
-    while subprocess.run(["ip", "rule", "del", "pref", "300"], capture_output=True).returncode == 0:
-        pass
-    for number in range(len(_ports(fabric))):
-        for pref in (100 + number, 200 + number):
-            subprocess.run(["ip", "rule", "del", "pref", str(pref)], capture_output=True)
-    for port in _ports(fabric):
-        subprocess.run(["rdma", "link", "del", device(port)], capture_output=True)
-        subprocess.run(["ip", "link", "del", netdev(port)], capture_output=True)
-    for switch in fabric.switches:
-        subprocess.run(["ip", "link", "del", switch.name], capture_output=True)
+    numbers = range(len(_ports(fabric)))
+    _try("rdma", *(f"link del {device(port)}" for port in _ports(fabric)))
+    _try("ip", *(f"link del {netdev(port)}" for port in _ports(fabric)))
+    _try("ip", *(f"link del {switch.name}" for switch in fabric.switches))
+    _try("ip", *(f"rule del pref {pref + n}" for pref in (100, 200) for n in numbers))
+    _try("ip", "rule del pref 0", "rule add pref 0 lookup local", "rule del pref 300")
+
+
+def _try(tool: str, *lines: str) -> None:
+    """All the lines, whichever of them fail."""
+    subprocess.run(
+        [tool, {"ip": "-force", "rdma": "-f"}[tool], "-b", "-"],
+        input="\n".join(lines),
+        text=True,
+        capture_output=True,
+    )
 
 
 def _ports(fabric: Fabric) -> list[Port]:
     return [port for server in fabric.servers for port in server.ports]
 
 
-def _address(port: Port) -> str:
+def address(port: Port) -> str:
     assert port.address is not None
     return str(port.address.ip)
 
