@@ -221,7 +221,13 @@ def lookup_all(fd: int, keys: int, values: int, count: int) -> int:
     """
     found, last = ctypes.c_uint32(count), ctypes.c_uint32()
     result = libbpf().bpf_map_lookup_batch(
-        fd, None, ctypes.byref(last), ctypes.c_void_p(keys), ctypes.c_void_p(values), ctypes.byref(found), None
+        fd,
+        None,
+        ctypes.byref(last),
+        ctypes.c_void_p(keys),
+        ctypes.c_void_p(values),
+        ctypes.byref(found),
+        None,
     )
     if result != -errno.ENOENT:  # that was the last of them
         answer(result, "read all entries of a map")
