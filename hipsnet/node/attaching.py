@@ -223,7 +223,7 @@ def _open_whole(folder: Path, program: Program, ports: tuple[PortBinding, ...]) 
         sizes = _sizes(ports)
         whole = (
             info is not None
-            and info.tag == program.tag
+            and info.tag in program.tags
             and len(maps) == len(program.maps)
             and {found.id for found in infos} == set(info.map_ids)
             and all(_has_room(found, sizes) for found in infos)

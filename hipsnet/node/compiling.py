@@ -71,15 +71,11 @@ def _compile(bcc: Any, name: str, cflags: tuple[str, ...]) -> dict[str, Any]:
         maps[table.decode()] = _describe(bcc, module, table, fd)
     relocations = _relocations(code, by_fd)
     used = {map_name for _, map_name in relocations}
-    # bcc leaves out of load_func what its own loader cannot say: frags. So the tag is taken from our loader.
-    with bpf.closing(bpf.load_xdp(name, code)) as program:
-        tag = bpf.program_info(program).tag
     return {
         "instructions": base64.b64encode(code).decode(),
         "relocations": relocations,
         # A map that only says what the maps in another map are like is not one of the program's.
         "maps": {map_name: found for map_name, found in maps.items() if map_name in used},
-        "tag": tag,
     }
 
 

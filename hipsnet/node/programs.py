@@ -12,7 +12,7 @@ import struct
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ from kernel import cache_folder
 
 PROGRAMS = ("forward", "cable", "switched")
 OURS = "hips_"
-_FORMAT = 1
+_FORMAT = 2
 _INSTRUCTION_BYTES = 8
+_TAG_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,27 @@ class MapLayout:
 class Program:
     """Bytecode without its maps: `relocations` are the (instruction number, map name) to be filled in.
 
-    `kernel_name` is the name that the kernel shows; `tag` is the kernel's digest of the instructions.
+    `kernel_name` is the name that the kernel shows; `tags` are what kernels make of the instructions: SHA-1, and
+    SHA-256 from Linux 6.18 on, without the maps (bpf_prog_calc_tag in kernel/bpf/core.c).
     """
 
     name: str
     instructions: bytes
     relocations: tuple[tuple[int, str], ...]
     maps: Mapping[str, MapLayout]
-    tag: str
 
     @property
     def kernel_name(self) -> str:
         return OURS + self.name
+
+    @cached_property
+    def tags(self) -> frozenset[str]:
+        code = bytearray(self.instructions)
+        for number, _ in self.relocations:
+            for half in (number, number + 1):
+                struct.pack_into("<i", code, half * _INSTRUCTION_BYTES + 4, 0)
+        digests = (hashlib.sha1(code, usedforsecurity=False), hashlib.sha256(code))
+        return frozenset(digest.digest()[:_TAG_BYTES].hex() for digest in digests)
 
 
 def ensure_programs(names: tuple[str, ...] = PROGRAMS) -> bool:
@@ -145,7 +155,7 @@ def _parse(name: str, kept: dict[str, Any]) -> Program:
         for map_name, found in kept["maps"].items()
     }
     relocations = tuple((int(number), str(map_name)) for number, map_name in kept["relocations"])
-    return Program(name, base64.b64decode(kept["instructions"]), relocations, maps, kept["tag"])
+    return Program(name, base64.b64decode(kept["instructions"]), relocations, maps)
 
 
 def _write(path: Path, compiled: dict[str, Any]) -> None:
