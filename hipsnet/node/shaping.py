@@ -60,7 +60,9 @@ def apply(context: Context, change: Change) -> None:
         "burst": burst, "cburst": burst, "quantum": max(1514, min(burst, 200_000)),
     }  # fmt: skip
     if change.action == "add":
-        context.netlink.tc("replace", "htb", index, handle=_QDISC, default=1)
+        # It may be there without its class: somebody was stopped in between. An htb cannot be replaced by another.
+        if not any(found["handle"] == _QDISC for found in context.netlink.get_qdiscs(index=index)):
+            context.netlink.tc("replace", "htb", index, handle=_QDISC, default=1)
         context.netlink.tc("add-class", "htb", index, **bucket)
     else:
         context.netlink.tc("change-class", "htb", index, **bucket)

@@ -83,6 +83,14 @@ def test_a_rate_is_set_changed_and_freed_in_place(context: Context, rate_bps: in
     assert "noqueue" in shown("tc", "qdisc", "show", "dev", "p0")
 
 
+def test_a_rate_that_was_half_set_is_set(context: Context) -> None:
+    steps(context, BARE)
+    shown("tc", "qdisc", "replace", "dev", "p0", "root", "handle", "48:", "htb", "default", "1")
+    half = replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=10**8)))
+    assert ("rate", "add", "p0") in steps(context, half)
+    assert "rate 100Mbit" in shown("tc", "class", "show", "dev", "p0")
+
+
 def test_no_frame_of_segments_holds_a_cable_for_more_than_8_ms(context: Context) -> None:
     def shown_after(rate_bps: int | None) -> tuple[int | None, int | None]:
         settle(context, replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=rate_bps))))
