@@ -12,7 +12,7 @@ from hipsnet.node import namespace, nldev
 from hipsnet.node.derive import server_config
 from hipsnet.node.desired import NodeConfig
 from hipsnet.topology import Fabric, Topology, find_server
-from hipsnet.transport.verbs_devices import SYSFS, Endpoint, endpoints, gid_of
+from hipsnet.transport.verbs.devices import SYSFS, Endpoint, endpoints, gid_of
 from orchestrator.lab import namespace_name
 
 _NETDEVS = Path("/sys/class/net")

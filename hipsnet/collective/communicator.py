@@ -22,7 +22,7 @@ from hipsnet.topology import Fabric, Topology, build, parse
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Peer
 from hipsnet.transport.opening import Options, open_transport
-from hipsnet.transport.verbs_quality import Quality
+from hipsnet.transport.verbs.quality import Quality
 
 DTYPES = tuple(np.dtype(t) for t in (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64))
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hipsnet.errors import CapabilityError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Transport
-from hipsnet.transport.verbs_quality import Quality
-from hipsnet.transport.xdp_options import NodePorts
+from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.xdp.options import NodePorts
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def _open_tcp(greeting: Greeting, options: Options) -> Transport:
 
 def _open_verbs(greeting: Greeting, options: Options) -> Transport:
     try:
-        from hipsnet.transport.verbs import VerbsTransport
+        from hipsnet.transport.verbs.transport import VerbsTransport
     except ImportError as error:
         raise CapabilityError(
             f"transport verbs needs pyverbs, which cannot be imported ({error}); run: "
@@ -45,7 +45,7 @@ def _open_verbs(greeting: Greeting, options: Options) -> Transport:
 
 
 def _open_xdp(greeting: Greeting, options: Options) -> Transport:
-    from hipsnet.transport.xdp import XdpTransport
+    from hipsnet.transport.xdp.transport import XdpTransport
 
     assert options.node is not None, "what opens transports knows its node's ports"
     return XdpTransport(greeting, options.tcp_port, options.quality, options.node)

@@ -10,7 +10,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.verbs_devices import Endpoint, endpoint_of, endpoints, gid_of, port_state, why_lost
+from hipsnet.transport.verbs.devices import Endpoint, endpoint_of, endpoints, gid_of, port_state, why_lost
 
 LINK_LOCAL = "fe80:0000:0000:0000:4848:c0ff:fea8:0001"
 EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"

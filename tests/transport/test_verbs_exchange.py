@@ -11,8 +11,8 @@ import pytest
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Peer
-from hipsnet.transport.verbs_devices import gid_of
-from hipsnet.transport.verbs_exchange import (
+from hipsnet.transport.verbs.devices import gid_of
+from hipsnet.transport.verbs.exchange import (
     BYE,
     BYE_MAGIC,
     PARAMETERS_BYTES,
@@ -20,8 +20,8 @@ from hipsnet.transport.verbs_exchange import (
     arrived_before,
     swap,
 )
-from hipsnet.transport.verbs_flow import WINDOW
-from hipsnet.transport.verbs_status import explain
+from hipsnet.transport.verbs.flow import WINDOW
+from hipsnet.transport.verbs.status import explain
 
 PEER = Peer(3, 1, "10.0.0.1", 0, "10.0.0.2")
 SEAL = Greeting(0, 4, "same", "token").seal

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from hipsnet.transport.verbs_flow import (
+from hipsnet.transport.verbs.flow import (
     CREDIT,
     RECEIVES,
     SENDS,

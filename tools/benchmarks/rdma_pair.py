@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.verbs_devices import endpoint_of, port_state
+from hipsnet.transport.verbs.devices import endpoint_of, port_state
 
 MTU = 4200  # holds InfiniBand's MTU of 4096 with all headers
 _READY_S = 10.0

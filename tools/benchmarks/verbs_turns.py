@@ -23,7 +23,7 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Event, Peer, Transport
 from hipsnet.transport.opening import Options, open_transport
-from hipsnet.transport.verbs_devices import endpoint_of
+from hipsnet.transport.verbs.devices import endpoint_of
 from tools.benchmarks.rdma_pair import ENDS, rdma_pair
 
 WAYS = ("ib_write_bw", "verbs", "tcp")
@@ -127,7 +127,7 @@ def main(sizes: list[int], rounds: int) -> None:
         "verbs": lambda size: transport("verbs", size),
         "tcp": lambda size: transport("tcp", size),
     }
-    importlib.import_module("hipsnet.transport.verbs")  # once, not in every turn
+    importlib.import_module("hipsnet.transport.verbs.transport")  # once, not in every turn
     with rdma_pair():
         for _ in range(rounds):
             for size in sizes:

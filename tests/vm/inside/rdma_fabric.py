@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hipsnet.topology import Fabric, Port, build, parse
-from hipsnet.transport.verbs_devices import endpoint_of, port_state
+from hipsnet.transport.verbs.devices import endpoint_of, port_state
 from tests.collective.arena import Arena
 
 ETH_P_IP, PACKET_OUTGOING, SO_RCVBUFFORCE, ROCE_PORT = 0x0800, 4, 33, 4791
@@ -123,7 +123,7 @@ def sniffed(port: Port) -> Iterator[Callable[[], list[int]]]:
 def _load_before_fork() -> None:
     """What every rank would load for itself, once: by emulation that takes most of a rank's life."""
     importlib.import_module("hipsnet.collective.communicator")
-    importlib.import_module("hipsnet.transport.verbs")
+    importlib.import_module("hipsnet.transport.verbs.transport")
     importlib.import_module("pyverbs.device").get_device_list()
 
 

@@ -14,8 +14,8 @@ from time import monotonic
 
 from hipsnet.errors import TransportError
 from hipsnet.transport.interface import MESSAGE_LIMIT, Peer
-from hipsnet.transport.verbs_devices import gid_of
-from hipsnet.transport.verbs_flow import WINDOW
+from hipsnet.transport.verbs.devices import gid_of
+from hipsnet.transport.verbs.flow import WINDOW
 
 MAGIC = b"RoCE"
 # magic, QP number, first PSN, GID, code of the active MTU (ibv_mtu), window, message limit

@@ -10,12 +10,12 @@ from pyverbs.enums import IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM
 from pyverbs.pyverbs_error import PyverbsError
 
 from hipsnet.transport.interface import Completion, Event, Peer
-from hipsnet.transport.verbs_device import Device
-from hipsnet.transport.verbs_devices import Endpoint, port_state, why_lost
-from hipsnet.transport.verbs_flow import CREDIT, Incoming, Message, Outgoing, Posting, Write
-from hipsnet.transport.verbs_memory import Memory, Registration
-from hipsnet.transport.verbs_queue_pair import HEADER_BYTES, QueuePair, Request
-from hipsnet.transport.verbs_status import SUCCESS, explain
+from hipsnet.transport.verbs.device import Device
+from hipsnet.transport.verbs.devices import Endpoint, port_state, why_lost
+from hipsnet.transport.verbs.flow import CREDIT, Incoming, Message, Outgoing, Posting, Write
+from hipsnet.transport.verbs.memory import Memory, Registration
+from hipsnet.transport.verbs.queue_pair import HEADER_BYTES, QueuePair, Request
+from hipsnet.transport.verbs.status import SUCCESS, explain
 
 HEADER = struct.Struct("<B7xQ")  # kind, credit: how many receives have been posted again
 REGION = struct.Struct("<IIQQ")  # key, remote key of the verbs, address, length

@@ -25,11 +25,11 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 
 from hipsnet.errors import TransportError
 from hipsnet.transport.interface import MESSAGE_LIMIT
-from hipsnet.transport.verbs_device import Device
-from hipsnet.transport.verbs_devices import Endpoint
-from hipsnet.transport.verbs_exchange import Parameters
-from hipsnet.transport.verbs_flow import RECEIVES, SENDS
-from hipsnet.transport.verbs_quality import Quality
+from hipsnet.transport.verbs.device import Device
+from hipsnet.transport.verbs.devices import Endpoint
+from hipsnet.transport.verbs.exchange import Parameters
+from hipsnet.transport.verbs.flow import RECEIVES, SENDS
+from hipsnet.transport.verbs.quality import Quality
 
 HEADER_BYTES = 16
 SLOT_BYTES = -(-(MESSAGE_LIMIT + HEADER_BYTES) // 64) * 64

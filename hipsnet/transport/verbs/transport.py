@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
-from hipsnet.transport import verbs_exchange as exchange
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
-from hipsnet.transport.verbs_connection import Connection, ConnectionLost, Kind
-from hipsnet.transport.verbs_device import Device
-from hipsnet.transport.verbs_devices import endpoint_of, why_lost
-from hipsnet.transport.verbs_flow import Message, Write
-from hipsnet.transport.verbs_memory import Memory
-from hipsnet.transport.verbs_quality import Quality
+from hipsnet.transport.verbs import exchange
+from hipsnet.transport.verbs.connection import Connection, ConnectionLost, Kind
+from hipsnet.transport.verbs.device import Device
+from hipsnet.transport.verbs.devices import endpoint_of, why_lost
+from hipsnet.transport.verbs.flow import Message, Write
+from hipsnet.transport.verbs.memory import Memory
+from hipsnet.transport.verbs.quality import Quality
 
 LOOK_S = 1.0
 DRAIN_STEP_S = 0.05

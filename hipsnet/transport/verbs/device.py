@@ -13,7 +13,7 @@ from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.verbs_flow import RECEIVES, SENDS
+from hipsnet.transport.verbs.flow import RECEIVES, SENDS
 
 PORT_ACTIVE = 4  # ibv_port_state
 _OPENING = Lock()

@@ -20,12 +20,12 @@ from hipsnet.stack.loop import Stack
 from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
-from hipsnet.transport.verbs_exchange import BYE, BYE_MAGIC, READY, swap
-from hipsnet.transport.verbs_quality import Quality
-from hipsnet.transport.xdp_connection import Connection, ConnectionLost, Message, Write
-from hipsnet.transport.xdp_exchange import PARAMETERS_BYTES, RECEIVES, Parameters
-from hipsnet.transport.xdp_options import NodePorts
-from hipsnet.transport.xdp_path import Interface, Path, interface_of, path_mtu, path_to
+from hipsnet.transport.verbs.exchange import BYE, BYE_MAGIC, READY, swap
+from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.xdp.connection import Connection, ConnectionLost, Message, Write
+from hipsnet.transport.xdp.exchange import PARAMETERS_BYTES, RECEIVES, Parameters
+from hipsnet.transport.xdp.options import NodePorts
+from hipsnet.transport.xdp.path import Interface, Path, interface_of, path_mtu, path_to
 
 CHUNK_BYTES = 4096
 WINDOW, LEAST_WINDOW = 512, 64

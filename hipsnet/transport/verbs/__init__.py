@@ -1,0 +1,1 @@
+"""The transport over an RDMA device's queue pairs; `transport` needs pyverbs, what knows no device does not."""
