@@ -20,7 +20,11 @@ def routes(fabric: Fabric, node_name: str) -> tuple[Route, ...]:
         node = find_server(fabric, node_name)
     if not isinstance(node, Server) and node.routes_at == "l2":
         return ()
-    return tuple(sorted(_routes(fabric, node), key=lambda route: (route.prefix.prefixlen, route.prefix)))
+    connected = {
+        port.address.network for port in node.ports if port.address
+    }  # a Fat-Tree's pod may be one cable
+    found = (route for route in _routes(fabric, node) if route.prefix not in connected)
+    return tuple(sorted(found, key=lambda route: (route.prefix.prefixlen, route.prefix)))
 
 
 def _routes(fabric: Fabric, node: Server | Switch) -> Iterator[Route]:

@@ -251,6 +251,13 @@ def test_two_fabrics_live_side_by_side(make_lab: MakeLab) -> None:
     assert second.ping()["reached"] == second.ping()["paths"]
 
 
+def test_the_smallest_fattree_is_provisioned(make_lab: MakeLab) -> None:
+    lab = make_lab({"kind": "fattree", "servers": 2})  # k = 2: a pod's prefix is that of one cable
+    lab.provision()
+    assert lab.provision() == []
+    assert lab.ping()["reached"] == 2
+
+
 def test_a_foreign_program_is_named_and_nothing_is_changed(make_lab: MakeLab) -> None:
     lab = make_lab(link={"mtu": 9000})
     lab.provision()

@@ -72,6 +72,13 @@ def test_no_route_covers_an_own_or_connected_address(shape, make_fabric):
                 assert not route.prefix.overlaps(port.address.network)
 
 
+def test_no_route_takes_the_place_of_a_connected_subnet(shape, make_fabric):
+    fabric = make_fabric(shape)
+    for name, node in fabric.nodes.items():
+        connected = {port.address.network for port in node.ports if port.address}
+        assert connected.isdisjoint(route.prefix for route in routes(fabric, name))
+
+
 def test_routes_are_sorted_and_unique(shape, make_fabric):
     fabric = make_fabric(shape)
     for name in fabric.nodes:
