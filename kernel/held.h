@@ -1,5 +1,5 @@
 /* A frame under way on a delayed cable, as the programs hand it to the delay line
- * (hipsnet/stack/delay_line.c). */
+ * (hipsnet/stack/programs/delay_line.c). */
 #pragma once
 
 /* What marks a frame that comes out: a VLAN that 802.1Q keeps from use (table 9-2). */

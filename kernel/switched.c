@@ -1,4 +1,4 @@
-/* The end of a server's cable at a soft switch (hipsnet/stack/soft_switch.c): every frame goes to the
+/* The end of a server's cable at a soft switch (hipsnet/stack/switch/soft_switch.c): every frame goes to the
  * switch's socket, after the losses and the delay of the cable. */
 #include "arrival.h"
 

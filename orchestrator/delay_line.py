@@ -41,7 +41,7 @@ class Running:
 
 def program() -> Path:
     """The delay line's program, compiled if need be. Raises CapabilityError if it cannot be."""
-    return binary("delay_line", cache_folder())
+    return binary("delay_line", ("programs/delay_line.c",), cache_folder())
 
 
 def is_wanted(configs: Mapping[str, NodeConfig]) -> bool:

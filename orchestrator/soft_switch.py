@@ -24,9 +24,9 @@ _NAME = "hipsnet-soft-switch"
 _CONFIG, _COUNTERS = "soft-switch.conf", "switch-counters"
 _SOCKETS = "endpoints"
 _SOURCES = (
-    "soft_switch.c", "switch_open.c", "switch_carry.c", "switch_config.c", "switch_core.c",
-    "switch_bridge.c", "switch_router.c", "switch_buffer.c", "switch_egress.c", "switch_marking.c",
-    "switch_storm.c", "watchdog.c", "xsk.c", "xsk_memory.c", "xsk_open.c",
+    "switch/soft_switch.c", "switch/open.c", "switch/carry.c", "switch/config.c", "switch/core.c",
+    "switch/bridge.c", "switch/router.c", "switch/buffer.c", "switch/egress.c", "switch/marking.c",
+    "switch/storm.c", "cable/watchdog.c", "xsk/xsk.c", "xsk/memory.c", "xsk/open.c",
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Running:
 
 def program() -> Path:
     """The soft switch's program, compiled if need be. Raises CapabilityError if it cannot be."""
-    return binary("soft_switch", cache_folder(), _SOURCES, ("xdp", "bpf"))
+    return binary("soft_switch", _SOURCES, cache_folder(), ("xdp", "bpf"))
 
 
 def is_wanted(topology: Topology, fabric: Fabric) -> bool:

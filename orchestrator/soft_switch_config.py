@@ -18,7 +18,7 @@ PRIORITIES = 8
 _LATE_NS = 5_000_000  # what a port catches up with when the process had to wait for a processor
 _ETHERNET_BYTES = 14
 _CHUNK_BYTES = (
-    1024  # of a frame, that a chunk of memory is counted on to hold: `chunk_bytes` of switch_config.c
+    1024  # of a frame, that a chunk of memory is counted on to hold: `chunk_bytes` of switch/config.c
 )
 _SPARE_CHUNKS = 256
 
@@ -41,7 +41,7 @@ def frame_bytes(topology: Topology) -> int:
 
 
 def text(topology: Topology, fabric: Fabric, counters: str, sockets: Mapping[str, Sockets]) -> str:
-    """The lines for all switches of a fabric; hipsnet/stack/switch_config.h says what they mean."""
+    """The lines for all switches of a fabric; hipsnet/stack/switch/config.h says what they mean."""
     lines = [f"counters {counters}", *_common(topology)]
     for switch in fabric.switches:
         lines += _switch(topology, fabric, switch, sockets[switch.name])

@@ -1,4 +1,4 @@
-"""Traffic on a lab's cables, marked as RoCE, that obeys PFC: by hipsnet/stack/traffic.c."""
+"""Traffic on a lab's cables, marked as RoCE, that obeys PFC: by hipsnet/stack/programs/traffic.c."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hipsnet.topology.fabric import Port, Server
 from kernel import cache_folder
 from orchestrator.lab import namespace_name
 
-_SOURCES = ("traffic.c", "xsk.c", "xsk_open.c", "xsk_memory.c")
+_SOURCES = ("programs/traffic.c", "xsk/xsk.c", "xsk/open.c", "xsk/memory.c")
 _PRIORITIES = 8
 
 
@@ -99,7 +99,7 @@ def start(
     for flow in flows:
         marks = f"{flow.bytes} {topology.roce.priority} {topology.roce.dscp}"
         lines.append(f"flow {ports.index(flow.source)} {_addresses(fabric, flow)} {marks}")
-    program = binary("traffic", cache_folder(), _SOURCES, ("xdp", "bpf"))
+    program = binary("traffic", _SOURCES, cache_folder(), ("xdp", "bpf"))
     process = subprocess.Popen(
         [str(program), str(int(seconds * 1000))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -17,7 +17,7 @@ COUNTERS = (
     "tx_pause_transitions",
     "tx_pause_us",
 )
-"""In the order of hipsnet/stack/pfc.h. rx: the other end stopped us; tx: we stopped the other end."""
+"""In the order of hipsnet/stack/cable/pfc.h. rx: the other end stopped us; tx: we stopped the other end."""
 
 PRIORITIES = 8
 

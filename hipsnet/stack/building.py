@@ -17,13 +17,13 @@ _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 _LIBRARY_FLAGS = ("-fPIC", "-shared")
 
 
-def binary(name: str, folder: Path, sources: Sequence[str] = (), link: Sequence[str] = ()) -> Path:
-    """The program of `sources` (`<name>.c` alone if none), kept in `folder` under a digest of what it is made of.
+def binary(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
+    """The program of `sources`, by their paths in this room, kept in `folder` under a digest of what it is made of.
 
     It is compiled if need be, and linked with the libraries `link` (`bpf` for -lbpf). Raises CapabilityError
     without a C compiler, or with what the compiler said.
     """
-    return _built(name, sources or (f"{name}.c",), folder, (), link)
+    return _built(name, sources, folder, (), link)
 
 
 def library(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
@@ -35,10 +35,10 @@ def _built(
     name: str, sources: Sequence[str], folder: Path, flags: Sequence[str], link: Sequence[str]
 ) -> Path:
     files = [FOLDER / source for source in sources]
-    command = ["cc", *_FLAGS, *flags, f"-I{kernel.FOLDER}"]
+    command = ["cc", *_FLAGS, *flags, f"-I{FOLDER}", f"-I{kernel.FOLDER}"]
     libraries = [f"-l{item}" for item in link]
     # Any header may be included: that of another program's only costs a compilation too many.
-    texts = [*files, *sorted(kernel.FOLDER.glob("*.h")), *sorted(FOLDER.glob("*.h"))]
+    texts = [*files, *sorted(kernel.FOLDER.glob("*.h")), *sorted(FOLDER.rglob("*.h"))]
     digest = hashlib.sha256(b"\0".join([*(text.read_bytes() for text in texts), repr(command[1:]).encode()]))
     digest.update(repr(libraries).encode())
     path = folder / f"{name}-{digest.hexdigest()[:16]}"

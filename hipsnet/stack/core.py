@@ -13,16 +13,16 @@ from cffi import FFI
 from hipsnet.stack.building import FOLDER, library
 
 SOURCES = (
-    "icrc.c",
-    "packet.c",
-    "build.c",
-    "requester.c",
-    "responder.c",
-    "rc.c",
-    "rc_views.c",
-    "endpoint.c",
+    "roce/icrc.c",
+    "roce/packet.c",
+    "roce/build.c",
+    "roce/requester.c",
+    "roce/responder.c",
+    "roce/rc.c",
+    "roce/rc_views.c",
+    "roce/endpoint.c",
 )
-HEADERS = ("types.h", "rc.h", "endpoint.h")
+HEADERS = ("wire/types.h", "roce/rc.h", "roce/endpoint.h")
 
 
 class Core(NamedTuple):
@@ -65,4 +65,4 @@ def declarations(header: str) -> str:
 @cache
 def drops() -> dict[str, str]:
     """Why an endpoint takes no notice of a frame: names, in the order of the counters, and meanings."""
-    return dict(re.findall(r'DROP\((\w+),\s*"([^"]*)"\)', (FOLDER / "drops.h").read_text()))
+    return dict(re.findall(r'DROP\((\w+),\s*"([^"]*)"\)', (FOLDER / "roce/drops.h").read_text()))

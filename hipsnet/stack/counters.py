@@ -21,7 +21,7 @@ PRIORITIES = 8
 class SwitchCounters:
     """One switch as it was when it was read.
 
-    `totals` has the fields of SWITCH_COUNTERS (switch_counters.h says what they mean), `ports` a row for each
+    `totals` has the fields of SWITCH_COUNTERS (switch/counters.h says what they mean), `ports` a row for each
     port with those of PORT_COUNTERS and, of shape (8,), `priority` with those of PRIORITY_COUNTERS and `pause`
     with those of PFC_COUNTERS.
     """
@@ -105,7 +105,7 @@ def _read_switch(content: bytes, at: int) -> tuple[SwitchCounters, int]:
 
 @cache
 def _layout(what: str) -> np.dtype[Any]:
-    """The structs of switch_counters.h: 64-bit words, but for a name."""
+    """The structs of switch/counters.h: 64-bit words, but for a name."""
     tables = _tables()
     if what == "struct switch_file":
         event = np.dtype([(name, "u8") for name in tables["EVENT_FIELDS"]])
@@ -122,7 +122,7 @@ def _layout(what: str) -> np.dtype[Any]:
 @cache
 def _tables() -> dict[str, dict[str, str]]:
     """The lists of counters in the headers, by the macro's name: {name: meaning}."""
-    text = "".join((_FOLDER / header).read_text() for header in ("switch_counters.h", "pfc.h"))
+    text = "".join((_FOLDER / header).read_text() for header in ("switch/counters.h", "cable/pfc.h"))
     found = {}
     for name, lines in re.findall(r"#define (\w+_(?:COUNTERS|FIELDS))\(COUNTER\)((?:.*\\\n)+.*)", text):
         found[name] = dict(re.findall(r'COUNTER\((\w+),\s*"([^"]*)"\)', lines))
@@ -135,8 +135,8 @@ def _mark() -> int:
 
 @cache
 def _number(name: str) -> int:
-    """A constant of switch_counters.h."""
-    text = (_FOLDER / "switch_counters.h").read_text()
+    """A constant of switch/counters.h."""
+    text = (_FOLDER / "switch/counters.h").read_text()
     found = re.search(rf"#define {name}\s+(\w+?)(?:ULL)?\s", text)
     assert found is not None
     return int(found[1], 0)

@@ -17,17 +17,17 @@ from hipsnet.stack.pair import Done, Pair, fields_of
 from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, Sockets, open_sockets
 
 SOURCES = (
-    "xsk.c",
-    "xsk_open.c",
-    "xsk_memory.c",
-    "stack.c",
-    "stack_port.c",
-    "stack_transit.c",
-    "stack_storm.c",
-    "watchdog.c",
-    "stack_wait.c",
+    "xsk/xsk.c",
+    "xsk/open.c",
+    "xsk/memory.c",
+    "ports/stack.c",
+    "ports/port.c",
+    "ports/transit.c",
+    "ports/storm.c",
+    "cable/watchdog.c",
+    "ports/wait.c",
 )
-HEADERS = ("xsk.h", "stack.h")
+HEADERS = ("xsk/xsk.h", "ports/stack.h")
 LIBRARIES = ("xdp", "bpf")
 
 PAIRS, REGIONS = 1024, 4096
@@ -162,7 +162,7 @@ class Stack:
         return found | {f"socket_{name}": value for name, value in fields_of(ffi, statistics[0]).items()}
 
     def pauses(self, port: int) -> list[list[int]]:
-        """Six counters (pfc.h: PFC_COUNTERS) for each of eight priorities of a port."""
+        """Six counters (cable/pfc.h: PFC_COUNTERS) for each of eight priorities of a port."""
         words = self._core.lib.stack_pauses(self._stack, port)
         return [[words[6 * priority + counter] for counter in range(6)] for priority in range(8)]
 

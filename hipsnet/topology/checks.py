@@ -11,7 +11,7 @@ from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
 from hipsnet.topology.schema import BCube, Host, Pfc, PortBuffers, Topology, Torus
 
-SOFT_SWITCH_PORTS = 64  # SWITCH_PORTS of hipsnet/stack/switch_buffer.h
+SOFT_SWITCH_PORTS = 64  # SWITCH_PORTS of hipsnet/stack/switch/buffer.h
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../hipsnet/stack/endpoint.h"
-#include "../../hipsnet/stack/icrc.h"
-#include "../../hipsnet/stack/packet.h"
+#include "roce/endpoint.h"
+#include "roce/icrc.h"
+#include "roce/packet.h"
 
 #define REGION_BYTES   5000
 #define RECEIVE_BYTES  700

@@ -1,7 +1,7 @@
 /* A soft switch for tests: its core, with frames that are only numbers, and a clock that the test holds. */
 #include <stdlib.h>
 
-#include "../../hipsnet/stack/switch_storm.h"
+#include "switch/storm.h"
 
 enum { RIG_PACKETS = 1 << 16 };
 

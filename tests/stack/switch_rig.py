@@ -52,8 +52,8 @@ class _Group(ctypes.Structure):
 def _library() -> ctypes.CDLL:
     sources = [
         str(Path(__file__).with_name("switch_rig.c")),
-        *(f"switch_{name}.c" for name in _CORE),
-        "watchdog.c",
+        *(f"switch/{name}.c" for name in _CORE),
+        "cable/watchdog.c",
     ]
     with TemporaryDirectory() as folder:
         found = ctypes.CDLL(str(library("switch-rig", sources, Path(folder))))

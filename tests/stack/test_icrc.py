@@ -15,7 +15,7 @@ from hipsnet.stack.core import Core
 
 @pytest.fixture(scope="module")
 def crc(core: Core) -> Any:
-    """The functions of icrc.h, out of the same library."""
+    """The functions of roce/icrc.h, out of the same library."""
     core.ffi.cdef(
         """
         u32 icrc_add(u32 icrc, const void *data, u32 bytes);

@@ -76,7 +76,7 @@ NAMES = list(KNOWN)
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Core:
-    files = ("wire_ip.h", "wire_pfc.h", "wire_roce.h", "packet.h")
+    files = ("wire/ip.h", "wire/pfc.h", "wire/roce.h", "roce/packet.h")
     headers = "".join((FOLDER / name).read_text() for name in files)
     structs = "\n".join(re.findall(r"^struct \w+ {.*?^};", headers, re.MULTILINE | re.DOTALL))
     faces = [

@@ -97,7 +97,7 @@ def moved(row: Line, before: dict[str, int], name: str) -> int:
 
 
 def test_the_counters_are_those_of_the_header() -> None:
-    assert tuple(re.findall(r"COUNTER\((\w+),", (FOLDER / "pfc.h").read_text())) == COUNTERS
+    assert tuple(re.findall(r"COUNTER\((\w+),", (FOLDER / "cable/pfc.h").read_text())) == COUNTERS
 
 
 def test_an_open_way_is_the_programs_alone(row: Line) -> None:

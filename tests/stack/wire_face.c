@@ -1,5 +1,5 @@
-/* The functions of wire.h, which are inline, and the reading of whole packets, for cffi. */
-#include "../../hipsnet/stack/packet.h"
+/* The functions of wire/wire.h, which are inline, and the reading of whole packets, for cffi. */
+#include "roce/packet.h"
 
 #define FACE(name)                                                                                           \
 	bool face_##name##_parse(const u8 *at, u32 bytes, struct name *value);                               \

@@ -1,7 +1,7 @@
 /* Two pairs in memory that exchange empty messages as fast as they can, to count far. */
 #include <string.h>
 
-#include "../../hipsnet/stack/endpoint.h"
+#include "roce/endpoint.h"
 
 #define DEPTH 64
 

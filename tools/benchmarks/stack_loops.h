@@ -1,8 +1,8 @@
 /* What tools/bench stack measures, in C on both sides, so that no interpreter is measured with it. */
 #pragma once
 
-#include "../../hipsnet/stack/stack.h"
-#include "../../hipsnet/stack/xsk.h"
+#include "ports/stack.h"
+#include "xsk/xsk.h"
 
 /* Sends the same frame until a time; how many were handed to the kernel. */
 u64 bare_send(struct xsk *xsk, const u8 *frame, u32 bytes, u64 until_ns);

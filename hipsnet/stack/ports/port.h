@@ -1,0 +1,81 @@
+/* One port of a stack; see ports/stack.h. */
+#pragma once
+
+#include "cable/pacer.h"
+#include "cable/pfc.h"
+#include "cable/watchdog.h"
+#include "pauses.h"
+#include "ports/stack.h"
+
+#define PORT_RETRY_NS 50000ULL /* when the interface takes no more for the moment */
+#define TRANSIT_NONE  (~0U)
+
+/* A pair that sends by the port. */
+struct stack_pair {
+	struct rc *rc;
+	u32 tag;
+	u8 priority;
+};
+
+/* Frames that wait to leave by a port, by their numbers. */
+struct transit_queue {
+	u32 first, last, count;
+	u64 settled_ns; /* when nothing that was handed over can still be on its way */
+};
+
+struct stack_port {
+	struct xsk *xsk;
+	struct stack_port_config config;
+	struct pacer pacer;
+	struct pfc_port pfc;
+	struct pauses *pauses; /* shared with the port's program, or our own */
+	struct pauses own;
+	struct transit_queue transit[PRIORITIES];
+	u64 sent[PRIORITIES]; /* frames that passed through and had waited */
+	struct watchdog watchdog;
+	struct watchdog_queue watched[PRIORITIES];
+	u8 storming; /* a bit for each priority */
+	u64 watch_ns;
+	u64 settle_ns;   /* when the counters of pauses are brought up to now again */
+	u32 held_chunks; /* of frames that came in here and wait to leave by another port */
+	struct stack_pair *pairs;
+	u32 count, room; /* of pairs */
+	u32 turn;        /* whose it is */
+	u64 wake_ns;     /* when there is something to send next */
+	int unsent;      /* descriptors that the kernel has not taken, or -errno */
+	bool is_frozen;
+	struct stack_port_counters counters;
+};
+
+/* A frame on its way through. */
+struct held_frame {
+	struct xsk_frame frame;
+	struct stack_port *from;
+	u32 next;
+};
+
+struct stack {
+	struct endpoint *endpoint;
+	struct stack_port *ports[STACK_MOST_PORTS];
+	u32 count;
+	struct held_frame *held;
+	u32 free; /* the first of those that hold nothing */
+	int watched;
+	bool is_watched_ready;
+	bool is_stream; /* much came in of late */
+	u32 look_frames, look_completions;
+	u64 look_ns;
+};
+
+/* There will be something to send at that time. */
+static inline void port_wake_at(struct stack_port *port, u64 at_ns)
+{
+	if (at_ns < port->wake_ns)
+		port->wake_ns = at_ns;
+}
+
+/* Hands a batch of what has come in to the endpoint; how many frames it was. */
+u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns);
+
+/* Sends what is due and allowed, up to a batch, and sets wake_ns; false if there was nothing. */
+bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns);

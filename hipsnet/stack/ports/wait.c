@@ -1,0 +1,56 @@
+/* Waiting. See ports/wait.h. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+
+#include "ports/wait.h"
+
+#define NS_PER_S      1000000000ULL
+#define LOOK_NS       1000000ULL /* over which the frames are counted */
+#define STREAM_FRAMES 16         /* in that time, for each message: from here on it is a stream */
+#define STREAM_NS     100000ULL  /* how long a frame of a stream may lie */
+
+void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns)
+{
+	if (now_ns - stack->look_ns >= LOOK_NS) {
+		stack->is_stream = stack->look_frames >= STREAM_FRAMES * (1 + stack->look_completions) &&
+				   now_ns - stack->look_ns < 2 * LOOK_NS;
+		stack->look_ns = now_ns;
+		stack->look_frames = stack->look_completions = 0;
+	}
+	stack->look_frames += frames;
+	stack->look_completions += completions;
+}
+
+static struct timespec time_of(u64 ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+}
+
+static int wait_for_frames(struct stack *stack, u64 left_ns)
+{
+	struct pollfd fds[STACK_MOST_PORTS + 1];
+	const struct timespec wait = time_of(left_ns);
+
+	for (u32 i = 0; i < stack->count; i++)
+		/* What a frozen port does not take would wake us all the while. */
+		fds[i] = (struct pollfd){.fd = stack->ports[i]->is_frozen ? -1 : xsk_fd(stack->ports[i]->xsk),
+					 .events = POLLIN};
+	fds[stack->count] = (struct pollfd){.fd = stack->watched, .events = POLLIN};
+	if (ppoll(fds, stack->count + 1, &wait, NULL) < 0)
+		return -errno;
+	stack->is_watched_ready = fds[stack->count].revents != 0;
+	return 0;
+}
+
+int wait_until(struct stack *stack, u64 until_ns, u64 now_ns)
+{
+	u64 left = until_ns > now_ns ? until_ns - now_ns : 0;
+
+	if (!stack->is_stream)
+		return wait_for_frames(stack, left);
+	const struct timespec wait = time_of(left < STREAM_NS ? left : STREAM_NS);
+
+	return left && nanosleep(&wait, NULL) < 0 ? -errno : 0;
+}

@@ -1,0 +1,15 @@
+/*
+ * How a stack waits. While little comes, for the next frame: it is the first to know. While frames stream in,
+ * by the clock: who is woken for each frame makes its sender pay for it, and sees no frame sooner that
+ * matters.
+ */
+#pragma once
+
+#include "ports/port.h"
+
+/* So many frames have come in now, and so many messages were whole by them. */
+void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns);
+
+/* Sleeps until a frame comes, something is due, or the watched descriptor is readable; -errno for a signal.
+ */
+int wait_until(struct stack *stack, u64 until_ns, u64 now_ns);

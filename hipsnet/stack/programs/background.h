@@ -1,0 +1,99 @@
+/* What the room's processes have in common: how they fail, move between namespaces, and go on by themselves.
+ */
+#pragma once
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire/types.h"
+
+#define NS_PER_S 1000000000ULL
+
+static inline u64 now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (u64)now.tv_sec * NS_PER_S + (u64)now.tv_nsec;
+}
+
+static inline void __attribute__((noreturn)) fail(const char *wish, const char *subject)
+{
+	fprintf(stderr, "cannot %s %s: %s\n", wish, subject, strerror(errno));
+	exit(1);
+}
+
+/* Moves this thread into the network namespace that `ip netns` knows by the name. */
+static inline void enter(const char *name)
+{
+	char path[128];
+	int length = snprintf(path, sizeof(path), "/run/netns/%s", name);
+
+	if (length < 0 || (size_t)length >= sizeof(path)) {
+		errno = ENAMETOOLONG;
+		fail("enter", name);
+	}
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
+		fail("enter", name);
+	close(fd);
+}
+
+static inline void open_many_files(void)
+{
+	struct rlimit files;
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/*
+ * It plays a part of the network: what comes late here is a fault of that. It sleeps when idle, and the
+ * kernel keeps a share for others. Where it may not run in real time it is at least the nicest to itself:
+ * also among sessions, where these share the processor as groups (autogroup).
+ */
+static inline void go_first(void)
+{
+	static const char niceness[] = "-20";
+	const struct sched_param first = {.sched_priority = 1};
+
+	if (sched_setscheduler(0, SCHED_RR, &first) == 0)
+		return;
+	setpriority(PRIO_PROCESS, 0, -20);
+	int group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+	if (group < 0)
+		return;
+	if (write(group, niceness, sizeof(niceness) - 1) < 0)
+		errno = 0; /* then as others */
+	close(group);
+}
+
+/* The caller of the program comes back here, when all is ready; the child goes on. */
+static inline void go_on_in_background(const char *name)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	pid_t child = fork();
+
+	if (null < 0 || child < 0 || chdir("/") < 0)
+		fail("go on", "in the background");
+	if (child)
+		_exit(0);
+	setsid();
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	prctl(PR_SET_NAME, name);
+	prctl(PR_SET_TIMERSLACK, 1);
+	go_first();
+}

@@ -1,0 +1,116 @@
+/* Writing a packet: the pair's headers, what this packet adds, and its payload in one pass with the ICRC. */
+#include "roce/icrc.h"
+#include "roce/pair.h"
+
+/* Where in a frame that lies in several buffers the next byte goes. */
+struct pen {
+	const struct span *spans;
+	u32 at; /* in the first of them */
+};
+
+static void pen_write(struct pen *pen, const u8 *data, u32 bytes)
+{
+	while (bytes) {
+		u32 room = pen->spans->bytes - pen->at, here = bytes < room ? bytes : room;
+
+		memcpy(pen->spans->data + pen->at, data, here);
+		pen->at += here;
+		data += here;
+		bytes -= here;
+		if (bytes) {
+			pen->spans++;
+			pen->at = 0;
+		}
+	}
+}
+
+static u32 pen_copy(struct pen *pen, const u8 *data, u32 bytes, u32 icrc)
+{
+	while (bytes) {
+		u32 room = pen->spans->bytes - pen->at, here = bytes < room ? bytes : room;
+
+		icrc = icrc_copy(icrc, pen->spans->data + pen->at, data, here);
+		pen->at += here;
+		data += here;
+		bytes -= here;
+		if (bytes) {
+			pen->spans++;
+			pen->at = 0;
+		}
+	}
+	return icrc;
+}
+
+/* What all packets of a pair have in common, made once. */
+void build_header(struct rc *rc)
+{
+	const struct rc_config *config = &rc->config;
+	struct room room = {.at = rc->header, .bytes = sizeof(rc->header)};
+	struct ethernet ethernet = {.type = ETHERTYPE_IPV4};
+	struct ipv4 ip = {
+		.from = config->local_ip,
+		.to = config->peer_ip,
+		.ttl = config->ttl,
+		.protocol = PROTOCOL_UDP,
+	};
+	struct udp udp = {.from = config->source_port, .to = ROCE_PORT};
+	struct bth bth = {.pkey = DEFAULT_PKEY, .qpn = config->peer_qpn};
+
+	memcpy(ethernet.to, config->peer_mac, MAC_BYTES);
+	memcpy(ethernet.from, config->local_mac, MAC_BYTES);
+	ethernet_emit(&room, &ethernet);
+	ipv4_emit(&room, &ip);
+	udp_emit(&room, &udp);
+	bth_emit(&room, &bth);
+	rc->ip_sum = (u16)~get16(rc->header + ETHERNET_BYTES + IPV4_CHECKSUM);
+}
+
+/* The template with this packet's lengths, type of service and BTH; returns the headers' length. */
+static u32 put_headers(const struct rc *rc, const struct draft *draft, u8 *at, u32 pad, u32 total)
+{
+	u8 *ip = at + ETHERNET_BYTES, *udp = ip + IPV4_BYTES, *bth = udp + UDP_BYTES;
+	u32 sum = rc->ip_sum + total + draft->tos;
+	struct room room = {.at = bth + BTH_BYTES, .bytes = RC_HEADER_MAX - HEADER_BYTES};
+
+	memcpy(at, rc->header, HEADER_BYTES);
+	ip[IPV4_TOS] = draft->tos;
+	put16(ip + IPV4_TOTAL, (u16)total);
+	sum = (sum & 0xffff) + (sum >> 16);
+	put16(ip + IPV4_CHECKSUM, (u16) ~((sum & 0xffff) + (sum >> 16)));
+	put16(udp + UDP_LENGTH, (u16)(total - IPV4_BYTES));
+	bth[BTH_OPCODE] = draft->opcode;
+	bth[BTH_FLAGS] = (u8)(bth[BTH_FLAGS] | pad << 4);
+	bth[BTH_CONGESTION] = draft->becn ? 0x40 : 0;
+	bth[BTH_ACK_REQUEST] = draft->ack_request ? 0x80 : 0;
+	put24(bth + BTH_PSN, draft->psn);
+	if (draft->reth)
+		reth_emit(&room, draft->reth);
+	if (draft->aeth)
+		aeth_emit(&room, draft->aeth);
+	if (draft->immediate)
+		immediate_emit(&room, *draft->immediate);
+	return (u32)(room.at - at);
+}
+
+/* The frame's bytes; 0 if they have no room. */
+u32 build_frame(const struct rc *rc, const struct draft *draft, const struct span *out, u32 spans)
+{
+	static const u8 nothing[CNP_BYTES];
+	u32 headers = HEADER_BYTES + (draft->reth ? RETH_BYTES : 0) + (draft->aeth ? AETH_BYTES : 0) +
+		      (draft->immediate ? IMMEDIATE_BYTES : 0);
+	u32 pad = -draft->bytes & 3, frame = headers + draft->bytes + pad + ICRC_BYTES, room = 0;
+	u8 tail[3 + ICRC_BYTES] = {0};
+
+	for (u32 i = 0; i < spans; i++)
+		room += out[i].bytes;
+	if (room < frame || out[0].bytes < headers)
+		return 0;
+	put_headers(rc, draft, out[0].data, pad, frame - ETHERNET_BYTES);
+	struct pen pen = {.spans = out, .at = headers};
+	u32 icrc = icrc_headers(out[0].data + ETHERNET_BYTES, headers - ETHERNET_BYTES);
+
+	icrc = pen_copy(&pen, draft->payload ? draft->payload : nothing, draft->bytes, icrc);
+	icrc_emit(tail + pad, icrc_add(icrc, tail, pad));
+	pen_write(&pen, tail, pad + ICRC_BYTES);
+	return frame;
+}

@@ -1,0 +1,83 @@
+/*
+ * Memory that peers may write to: regions with keys.
+ *
+ * A key is the region's place in the table and 16 bits that change with every registration: one that was
+ * taken back, or made up, is refused.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "wire/types.h"
+
+struct region {
+	u8 *base;
+	u64 bytes;
+	u64 address; /* what peers call the first byte */
+	u32 key;     /* 0 if the place is free */
+};
+
+struct regions {
+	struct region *table;
+	u32 mask; /* places - 1 */
+	u64 random;
+};
+
+/* xorshift64: different from run to run by its seed, no secret from those who see many keys. */
+static inline u64 next_random(u64 *state)
+{
+	u64 value = *state ? *state : 0x9e3779b97f4a7c15ULL;
+
+	value ^= value << 13;
+	value ^= value >> 7;
+	value ^= value << 17;
+	return *state = value;
+}
+
+static inline u32 regions_add(struct regions *regions, u8 *base, u64 bytes, u64 address)
+{
+	if (address + bytes < address)
+		return 0;
+	for (u32 place = 0; place <= regions->mask; place++) {
+		struct region *region = &regions->table[place];
+
+		if (region->key)
+			continue;
+		u32 tag = (u32)(next_random(&regions->random) >> 32) & 0xffff;
+
+		*region = (struct region){
+			.base = base,
+			.bytes = bytes,
+			.address = address,
+			.key = place << 16 | (tag ? tag : 1),
+		};
+		return region->key;
+	}
+	return 0;
+}
+
+static inline bool regions_remove(struct regions *regions, u32 key)
+{
+	struct region *region = &regions->table[key >> 16 & regions->mask];
+
+	if (!key || region->key != key)
+		return false;
+	*region = (struct region){0};
+	return true;
+}
+
+/* Where `bytes` at a peer's `address` are; NULL for a wrong key, or if some are out of the region's bounds.
+ */
+static inline u8 *regions_find(const struct regions *regions, u32 key, u64 address, u64 bytes)
+{
+	const struct region *region = &regions->table[key >> 16 & regions->mask];
+
+	if (!key || region->key != key || address < region->address)
+		return NULL;
+	u64 offset = address - region->address;
+
+	if (offset > region->bytes || bytes > region->bytes - offset)
+		return NULL;
+	return region->base + offset;
+}

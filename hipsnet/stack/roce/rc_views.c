@@ -1,0 +1,42 @@
+/* What can be seen of a queue pair. */
+#include "roce/pair.h"
+
+u32 rc_qpn(const struct rc *rc)
+{
+	return rc->qpn;
+}
+
+enum rc_state rc_state(const struct rc *rc)
+{
+	return rc->state;
+}
+
+u32 rc_frame_max(const struct rc *rc)
+{
+	return RC_FRAME_MAX - 4096 + rc->mtu;
+}
+
+u64 rc_rate_bps(const struct rc *rc)
+{
+	return rc->dcqcn.port_bps ? rc->dcqcn.current_bps : rc->config.rate_bps;
+}
+
+u32 rc_unacknowledged(const struct rc *rc)
+{
+	return (u32)(rc->requester.next - rc->requester.acked);
+}
+
+const struct rc_counters *rc_counters(const struct rc *rc)
+{
+	return &rc->counters;
+}
+
+void rc_set_context(struct rc *rc, u64 context)
+{
+	rc->context = context;
+}
+
+u64 rc_context(const struct rc *rc)
+{
+	return rc->context;
+}

@@ -1,0 +1,33 @@
+/*
+ * Where a layer-2 switch sends a frame: the MACs that the configuration names for good, and those that were
+ * seen as senders for as long as there is room.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "wire/ip.h"
+#include "wire/types.h"
+
+#define BRIDGE_SLOTS 4096 /* a power of two */
+#define BRIDGE_PROBE 8    /* slots in which a MAC may lie */
+
+struct bridge_entry {
+	u64 mac; /* in the low 48 bits; 0: free */
+	u64 seen_ns;
+	u8 port;
+	bool fixed;
+};
+
+struct bridge {
+	struct bridge_entry entries[BRIDGE_SLOTS];
+};
+
+/* Says for good that a MAC is behind a port; false if there is no room. */
+bool bridge_fix(struct bridge *bridge, const u8 *mac, u8 port);
+
+/* Notes that a sender's MAC is behind a port; the entry that was silent for longest makes room. */
+void bridge_learn(struct bridge *bridge, const u8 *mac, u8 port, u64 now);
+
+/* The port of a MAC; -1 if it is not known. */
+int bridge_find(const struct bridge *bridge, const u8 *mac);
