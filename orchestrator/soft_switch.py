@@ -24,9 +24,10 @@ _NAME = "hipsnet-soft-switch"
 _CONFIG, _COUNTERS = "soft-switch.conf", "switch-counters"
 _SOCKETS = "endpoints"
 _SOURCES = (
-    "switch/soft_switch.c", "switch/open.c", "switch/carry.c", "switch/config.c", "switch/core.c",
-    "switch/bridge.c", "switch/router.c", "switch/buffer.c", "switch/egress.c", "switch/marking.c",
-    "switch/storm.c", "cable/watchdog.c", "xsk/xsk.c", "xsk/memory.c", "xsk/open.c",
+    "switch/soft_switch.c", "switch/open.c", "switch/carry.c", "switch/config.c",
+    "switch/core.c", "switch/receive.c", "switch/bridge.c", "switch/router.c", "switch/buffer.c",
+    "switch/egress.c", "switch/marking.c", "switch/storm.c",
+    "cable/watchdog.c", "xsk/xsk.c", "xsk/memory.c", "xsk/open.c",
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ NEVER = 2**64 - 1
 MTU_FRAME = 9014
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 LONGEST_QUANTA = 0xFFFF
-_CORE = ("core", "bridge", "router", "buffer", "egress", "marking", "storm")
+_CORE = ("core", "receive", "bridge", "router", "buffer", "egress", "marking", "storm")
 _WIDE = {
     "rig_new": ctypes.c_void_p,
     "rig_receive": ctypes.c_uint64,

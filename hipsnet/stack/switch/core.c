@@ -1,12 +1,7 @@
-/* See switch/core.h. */
+/* See switch/core.h: what the buffer holds, and its counters. What comes in is in switch/receive.c. */
 #include "switch/core.h"
 
 #include <stddef.h>
-
-enum {
-	DSCP_SHIFT = 2,
-	HEADERS_BYTES = ETHERNET_BYTES + IPV4_BYTES,
-};
 
 void switch_init(struct soft_switch *self, struct switch_counters *counters)
 {
@@ -31,123 +26,14 @@ void switch_init_port(struct soft_switch *self, u32 port, const u8 *mac, u64 rat
 	pfc_init(&made->pfc, rate_bps, made->count->pause);
 }
 
-/* What a frame is */
-
-static bool is_ipv4(const u8 *frame, u32 bytes)
-{
-	return bytes >= HEADERS_BYTES && get16(frame + ETHERNET_TYPE) == ETHERTYPE_IPV4;
-}
-
-static bool is_link_local(const u8 *mac)
-{
-	return get32(mac) == get32(PFC_ADDRESS) && mac[4] == 0 && mac[5] < 16;
-}
-
-/* Frames to these addresses end at the next MAC (IEEE 802.1Q, table 8-1). */
-static void take_control(struct soft_switch *self, u32 ingress, struct span head, u64 now)
-{
-	struct switch_port *port = &self->port[ingress];
-	struct view view = {head.data, head.bytes};
-	struct pfc frame;
-
-	if (!pfc_parse(&view, &frame)) {
-		port->count->drop_control++;
-		return;
-	}
-	port->count->pfc_frames++;
-	pfc_receive(&port->pfc, &frame, now);
-}
-
-/* Where it goes */
-
-static u64 bit_of(u32 port)
-{
-	return 1ULL << port;
-}
-
-static u64 bridge_ports(struct soft_switch *self, u32 ingress, const u8 *frame, u64 now)
-{
-	struct port_counters *count = self->port[ingress].count;
-	bool is_group = frame[ETHERNET_TO] & 1;
-
-	bridge_learn(&self->bridge, frame + ETHERNET_FROM, (u8)ingress, now);
-	int to = is_group ? -1 : bridge_find(&self->bridge, frame + ETHERNET_TO);
-
-	if (to < 0) {
-		u64 all = self->ports < SWITCH_PORTS ? bit_of(self->ports) - 1 : ~0ULL;
-
-		count->flooded++;
-		return all & ~bit_of(ingress);
-	}
-	count->drop_same_port += (u32)to == ingress;
-	return (u32)to == ingress ? 0 : bit_of((u32)to);
-}
-
-static bool is_sound(const u8 *ip, u32 bytes)
-{
-	u32 header = (ip[IPV4_VERSION] & 15u) * 4;
-
-	if (ip[IPV4_VERSION] >> 4 != 4 || header < IPV4_BYTES || get16(ip + IPV4_TOTAL) < header ||
-	    get16(ip + IPV4_TOTAL) > bytes)
-		return false;
-	return header > IPV4_BYTES || ipv4_checksum(ip) == 0;
-}
-
-static u64 router_ports(struct soft_switch *self, u32 ingress, struct span head, u32 bytes)
-{
-	struct switch_port *port = &self->port[ingress];
-	u8 *ip = head.data + ETHERNET_BYTES;
-
-	if (memcmp(head.data + ETHERNET_TO, port->mac, MAC_BYTES) || !is_ipv4(head.data, head.bytes)) {
-		port->count->drop_not_ours++;
-		return 0;
-	}
-	if (!is_sound(ip, bytes - ETHERNET_BYTES)) {
-		port->count->drop_header++;
-		return 0;
-	}
-	if (ip[IPV4_TTL] <= 1) {
-		port->count->drop_ttl++;
-		return 0;
-	}
-	const struct router_hop *hop = router_find(&self->router, ip, head.bytes - ETHERNET_BYTES);
-
-	if (!hop) {
-		port->count->drop_no_route++;
-		return 0;
-	}
-	router_rewrite(head.data, hop, self->port[hop->port].mac);
-	return bit_of(hop->port);
-}
-
-u64 switch_receive(struct soft_switch *self, u32 ingress, struct span head, u32 bytes, u8 *priority, u64 now)
-{
-	struct port_counters *count = self->port[ingress].count;
-
-	if (head.bytes < ETHERNET_BYTES) {
-		count->drop_truncated++;
-		return 0;
-	}
-	if (is_link_local(head.data + ETHERNET_TO)) {
-		take_control(self, ingress, head, now);
-		return 0;
-	}
-	*priority = is_ipv4(head.data, head.bytes)
-			    ? self->priority_of[head.data[ETHERNET_BYTES + IPV4_TOS] >> DSCP_SHIFT]
-			    : 0;
-	count->priority[*priority].rx_frames++;
-	count->priority[*priority].rx_bytes += bytes;
-	return self->routes ? router_ports(self, ingress, head, bytes)
-			    : bridge_ports(self, ingress, head.data, now);
-}
-
 /* Into the buffer */
 
 static void consider_marking(struct soft_switch *self, u32 egress, u8 priority, u8 *head, u32 bytes)
 {
 	u64 length = self->buffer.queues[egress][priority].bytes;
 
-	if (self->marks & (1u << priority) && is_ipv4(head, bytes) && marking_wants(&self->marking, length))
+	if (self->marks & (1u << priority) && ethernet_is_ipv4(head, bytes) &&
+	    marking_wants(&self->marking, length))
 		self->port[egress].count->priority[priority].ecn_marks += marking_mark(head + ETHERNET_BYTES);
 }
 
@@ -192,7 +78,7 @@ bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u
 
 	if (self->buffer.groups[place.ingress][place.priority].stopped) {
 		pfc_stop(&port->pfc, place.priority, now);
-		self->stopped |= bit_of(place.ingress);
+		self->stopped |= port_bit(place.ingress);
 	}
 	if (verdict != BUFFER_TAKEN) {
 		count_loss(count, verdict);
@@ -328,7 +214,7 @@ void switch_settle(struct soft_switch *self, u64 now)
 			any |= self->buffer.groups[port][priority].stopped;
 		}
 		if (!any)
-			self->stopped &= ~bit_of(port);
+			self->stopped &= ~port_bit(port);
 	}
 	for (u32 port = 0; port < self->ports; port++) {
 		pfc_settle(&self->port[port].pfc, now);

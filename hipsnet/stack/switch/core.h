@@ -61,6 +61,12 @@ struct soft_switch {
 	struct switch_port port[SWITCH_PORTS];
 };
 
+/* In a set of ports. */
+static inline u64 port_bit(u32 port)
+{
+	return 1ULL << port;
+}
+
 /* The counters are the switch's and, behind them in memory, its ports'. All else of the switch is set. */
 void switch_init(struct soft_switch *self, struct switch_counters *counters);
 

@@ -9,7 +9,7 @@ static u64 victims_of(const struct queue *queue, u64 *frames)
 	u64 ports = 0;
 
 	for (const struct packet *packet = queue->first; packet; packet = packet->next, ++*frames)
-		ports |= 1ULL << packet->ingress;
+		ports |= port_bit(packet->ingress);
 	return ports;
 }
 

@@ -92,6 +92,12 @@ static inline bool ethernet_emit(struct room *room, const struct ethernet *value
 	return true;
 }
 
+/* Whether a frame goes on with a whole IPv4 header, at least. */
+static inline bool ethernet_is_ipv4(const u8 *frame, u32 bytes)
+{
+	return bytes >= ETHERNET_BYTES + IPV4_BYTES && get16(frame + ETHERNET_TYPE) == ETHERTYPE_IPV4;
+}
+
 static inline bool vlan_parse(struct view *view, struct vlan *value)
 {
 	const u8 *at = view_take(view, VLAN_BYTES);
