@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from hipsnet.errors import CapabilityError
 FOLDER = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 _LIBRARY_FLAGS = ("-fPIC", "-shared")
+_INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def binary(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
@@ -37,15 +39,32 @@ def _built(
     files = [FOLDER / source for source in sources]
     command = ["cc", *_FLAGS, *flags, f"-I{FOLDER}", f"-I{kernel.FOLDER}"]
     libraries = [f"-l{item}" for item in link]
-    # Any header may be included: that of another program's only costs a compilation too many.
-    texts = [*files, *sorted(kernel.FOLDER.glob("*.h")), *sorted(FOLDER.rglob("*.h"))]
-    digest = hashlib.sha256(b"\0".join([*(text.read_bytes() for text in texts), repr(command[1:]).encode()]))
+    parts = [*_texts(files).values(), repr(command[1:]).encode()]
+    digest = hashlib.sha256(b"\0".join(parts))
     digest.update(repr(libraries).encode())
     path = folder / f"{name}-{digest.hexdigest()[:16]}"
     if not _is_trusted(path):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _compile(name, [*command, *map(str, files), *libraries], path)
     return path
+
+
+def _texts(sources: Sequence[Path]) -> dict[Path, bytes]:
+    """The sources, and every header of ours that they include, however far down.
+
+    It is what `cc -MM` tells, but a program that is kept is found without a compiler, and at once.
+    """
+    found: dict[Path, bytes] = {}
+    waiting = [*sources]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found[file] = file.read_bytes()
+        for name in _INCLUDE.findall(found[file]):
+            places = [folder / name.decode() for folder in (file.parent, FOLDER, kernel.FOLDER)]
+            waiting += [place for place in places if place.is_file()][:1]
+    return found
 
 
 def _is_trusted(path: Path) -> bool:

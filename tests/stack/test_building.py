@@ -1,0 +1,72 @@
+"""When a program is compiled anew: after an edit of what it is made of, and of nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kernel
+from hipsnet.errors import CapabilityError
+from hipsnet.stack import building
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like that of the stack: a program, a header of its own, one behind it, and one of another."""
+    files = {
+        "switch/one.c": '#include "switch/near.h"\nint main(void)\n{\n\treturn VALUE;\n}\n',
+        "switch/near.h": '#include "wire/far.h"\n',
+        "wire/far.h": "#define VALUE 1\n",
+        "wire/other.h": "#define VALUE 9\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(building, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def built(room: Path) -> Path:
+    return building.binary("one", ["switch/one.c"], room / "cache")
+
+
+def test_an_edit_of_a_header_that_is_included_compiles_anew(room: Path) -> None:
+    first = built(room)
+    (room / "wire/far.h").write_text("#define VALUE 2\n")
+    second = built(room)
+    assert first != second
+    assert [subprocess.run([program], check=False).returncode for program in (first, second)] == [1, 2]
+
+
+def test_an_edit_of_another_header_does_not(room: Path) -> None:
+    first = built(room)
+    before = first.stat()
+    (room / "wire/other.h").write_text("#error not for you\n")
+    assert built(room) == first
+    assert first.stat() == before
+
+
+def test_a_header_that_is_included_newly_counts_from_then_on(room: Path) -> None:
+    (room / "switch/near.h").write_text('#  include "wire/other.h"\n')
+    first = built(room)
+    (room / "wire/other.h").write_text("#define VALUE 3\n")
+    second = built(room)
+    assert subprocess.run([second], check=False).returncode == 3
+    assert first != second
+
+
+def test_a_header_that_is_gone_is_missed_even_where_a_program_is_kept(room: Path) -> None:
+    built(room)
+    (room / "wire/far.h").unlink()
+    with pytest.raises(CapabilityError, match=r"wire/far\.h: No such file"):
+        built(room)
+
+
+def test_the_compiler_sees_the_same_headers() -> None:
+    sources = sorted(building.FOLDER.glob("*/*.c"))
+    command = ["cc", "-MM", f"-I{building.FOLDER}", f"-I{kernel.FOLDER}", *sources]
+    rules = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    seen = [set(rule.split()[1:]) for rule in rules.replace("\\\n", " ").splitlines()]
+    assert [set(map(str, building._texts([source]))) for source in sources] == seen
