@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipsnet.errors import InputError
+from hipsnet.sizes import parse_size
 
 ALGORITHMS = ("hips", "ring", "mesh", "ps")
 EXCHANGES = ("mesh", "ring", "ps")
@@ -29,13 +29,23 @@ class Kind:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """A flag of `hipsnet run`, and what its help says; `group` is the heading that it stands under."""
+
+    name: str
+    help: str
+    metavar: str = "NAME"
+    group: str = "How it is synchronized"
+
+
+@dataclass(frozen=True)
 class Variable:
     """One row: the field of `Settings`, the variable that carries it, the flag of `hipsnet run` if any."""
 
     field: str
     name: str
     kind: Kind
-    flag: str | None = None
+    flag: Flag | None = None
 
     def read(self, text: str, source: str | None = None) -> Any:
         """Return the value that `text` stands for; InputError names `source` (the variable unless given)."""
@@ -70,22 +80,43 @@ def _choices(values: tuple[str, ...]) -> Kind:
 
 def _whole(low: int, high: int, unit: str = "") -> Kind:
     def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
+        if not re.fullmatch("[0-9]{1,12}", text) or not low <= int(text) <= high:
             raise ValueError(text)
-        return value
+        return int(text)
 
     return Kind(f"a whole number{unit}, {low} to {high}", parse)
 
 
-def _seconds() -> Kind:
-    def parse(text: str) -> float:
-        value = float(text)
-        if not (math.isfinite(value) and 0 < value <= 86400):
+def _size(low: str, high: str) -> Kind:
+    def parse(text: str) -> int:
+        try:
+            value = parse_size(text)
+        except InputError as error:
+            raise ValueError(text) from error
+        if not parse_size(low) <= value <= parse_size(high):
             raise ValueError(text)
         return value
 
-    return Kind("seconds, above 0 and up to 86400", parse, lambda value: f"{value:g}")
+    return Kind(f"a size like 512KiB, or bytes; {low} to {high}", parse)
+
+
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0}
+
+
+def _seconds() -> Kind:
+    def parse(text: str) -> float:
+        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,9})?(?:e-[0-9]{1,2})?) ?(ms|s|min)?", text)
+        value = float(found[1]) * _SECONDS[found[2] or ""] if found else 0.0
+        if not 0 < value <= 86400:
+            raise ValueError(text)
+        return value
+
+    return Kind("seconds like 10 or 0.5, or 500ms, 10s, 2min; above 0, at most a day", parse, _shortest)
+
+
+def _shortest(value: object) -> str:
+    """The shortest text that stands for exactly this number."""
+    return repr(value).removesuffix(".0")
 
 
 def _switch() -> Kind:
@@ -99,31 +130,70 @@ def _switch() -> Kind:
     return Kind("0, 1", parse, lambda value: "1" if value is True else "0" if value is False else str(value))
 
 
+_PATIENCE, _CARRIER, _RDMA = "Patience", "What carries the bytes", "RDMA queue pairs (verbs)"
+_COUNT = _whole(0, 7)
 VARIABLES = (
     Variable("rank", "RANK", _whole(0, 2**31 - 1)),
     Variable("world_size", "WORLD_SIZE", _whole(1, 2**31 - 1)),
     Variable("topology", "HIPSNET_TOPOLOGY", _text(r"[^\0]+", "the path of the topology file")),
-    Variable("algorithm", "HIPSNET_ALGORITHM", _choice(ALGORITHMS), "--algorithm"),
-    Variable("exchange", "HIPSNET_EXCHANGE", _choices(EXCHANGES), "--exchange"),
-    Variable("one_way", "HIPSNET_ONE_WAY", _switch(), "--one-way"),
-    Variable("servers", "HIPSNET_SERVERS", _whole(1, 2**31 - 1), "--servers"),
-    Variable("transport", "HIPSNET_TRANSPORT", _choice(TRANSPORTS), "--transport"),
-    Variable("port", "HIPSNET_PORT", _whole(1, 65534), "--port"),
-    Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters")),
-    Variable("timeout_s", "HIPSNET_TIMEOUT", _seconds(), "--timeout"),
-    Variable("warn_s", "HIPSNET_WARN", _seconds(), "--warn"),
-    Variable("start_timeout_s", "HIPSNET_START_TIMEOUT", _seconds(), "--start-timeout"),
-    Variable("chunk_bytes", "HIPSNET_CHUNK", _whole(4096, 2**26, " of bytes"), "--chunk"),
     Variable(
-        "congestion",
-        "HIPSNET_CONGESTION",
-        _text("[a-z][a-z0-9_]{0,14}", "a name out of /proc/sys/net/ipv4/tcp_available_congestion_control"),
-        "--congestion",
+        "algorithm", "HIPSNET_ALGORITHM", _choice(ALGORITHMS), Flag("--algorithm", "hips, ring, mesh or ps")
     ),
-    Variable("ack_timeout", "HIPSNET_ACK_TIMEOUT", _whole(1, 31, ", the n of 4.096 us x 2^n")),
-    Variable("retries", "HIPSNET_RETRIES", _whole(0, 7)),
-    Variable("rnr_retries", "HIPSNET_RNR_RETRIES", _whole(0, 7)),
-)
+    Variable(
+        "exchange", "HIPSNET_EXCHANGE", _choices(EXCHANGES),
+        Flag("--exchange", "inside each level of hips: mesh, ring or ps; one, or one per level: mesh,ring"),
+    ),
+    Variable(
+        "one_way", "HIPSNET_ONE_WAY", _switch(),
+        Flag("--one-way", "use each torus ring in one direction only", ""),
+    ),
+    Variable(
+        "servers", "HIPSNET_SERVERS", _whole(1, 2**31 - 1),
+        Flag("--servers", "parameter servers of ps", "NUMBER"),
+    ),
+    Variable(
+        "transport", "HIPSNET_TRANSPORT", _choice(TRANSPORTS),
+        Flag("--transport", "tcp (kernel sockets), xdp (RoCEv2 on AF_XDP) or verbs (RDMA NIC)", group=_CARRIER),
+    ),
+    Variable(
+        "port", "HIPSNET_PORT", _whole(1, 65534),
+        Flag("--port", "TCP port of the engine; MASTER_PORT is the next", "NUMBER", _CARRIER),
+    ),
+    Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters")),
+    Variable(
+        "timeout_s", "HIPSNET_TIMEOUT", _seconds(),
+        Flag("--timeout", "give a silent peer up after this time: 10, 500ms, 2min", "TIME", _PATIENCE),
+    ),
+    Variable(
+        "warn_s", "HIPSNET_WARN", _seconds(),
+        Flag("--warn", "warn of a silent peer after this time", "TIME", _PATIENCE),
+    ),
+    Variable(
+        "start_timeout_s", "HIPSNET_START_TIMEOUT", _seconds(),
+        Flag("--start-timeout", "wait this long for all ranks to start", "TIME", _PATIENCE),
+    ),
+    Variable(
+        "chunk_bytes", "HIPSNET_CHUNK", _size("4KiB", "64MiB"),
+        Flag("--chunk", "size of one write, like 512KiB", "SIZE", _CARRIER),
+    ),
+    Variable(
+        "congestion", "HIPSNET_CONGESTION",
+        _text("[a-z][a-z0-9_]{0,14}", "a name out of /proc/sys/net/ipv4/tcp_available_congestion_control"),
+        Flag("--congestion", "TCP congestion control", group=_CARRIER),
+    ),
+    Variable(
+        "ack_timeout", "HIPSNET_ACK_TIMEOUT", _whole(1, 31, ", the n of 4.096 us x 2^n"),
+        Flag("--ack-timeout", "a packet is sent again after 4.096 us x 2^n", "N", _RDMA),
+    ),
+    Variable(
+        "retries", "HIPSNET_RETRIES", _COUNT,
+        Flag("--retries", "how often, before the connection is given up", "NUMBER", _RDMA),
+    ),
+    Variable(
+        "rnr_retries", "HIPSNET_RNR_RETRIES", _COUNT,
+        Flag("--rnr-retries", "how often a peer may have no receive posted", "NUMBER", _RDMA),
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from orchestrator.commands import endpoints, exporter, jobs, lab, machine, pfc, 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Server-centric networks for distributed training: provision, forward, synchronize.",
 )

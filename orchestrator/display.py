@@ -10,10 +10,10 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from hipsnet.sizes import format_size
 from orchestrator.launch import Stream, Write
 from orchestrator.measurement import Measurement
 from orchestrator.results import HEADER, Result, row
-from orchestrator.sizes import format_size
 
 
 class Display:

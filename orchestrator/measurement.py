@@ -51,10 +51,10 @@ class Measurement:
         return cls(cases, **fields)
 
 
-def count(size_bytes: int, dtype: str) -> int:
+def count(size_bytes: int, dtype: str, flag: str = "--size") -> int:
     """The elements that fit into `size_bytes`; InputError: an unknown type, or not even one element."""
     if dtype not in ITEM_BYTES:
         raise InputError(f"--dtype: found {dtype!r}; allowed: {', '.join(ITEM_BYTES)}")
     if size_bytes < ITEM_BYTES[dtype]:
-        raise InputError(f"--size: found {size_bytes} B; wanted at least one {dtype} ({ITEM_BYTES[dtype]} B)")
+        raise InputError(f"{flag}: found {size_bytes} B; wanted at least one {dtype} ({ITEM_BYTES[dtype]} B)")
     return size_bytes // ITEM_BYTES[dtype]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from hipsnet.collective import limits, models
 from hipsnet.errors import HipsnetError, InputError
-from hipsnet.settings import VARIABLES, Settings
+from hipsnet.settings import Settings
+from hipsnet.sizes import parse_size
 from hipsnet.stack.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
 from orchestrator import job, output, results, topology_file
@@ -19,7 +22,6 @@ from orchestrator.benchmark import measure, workers
 from orchestrator.display import Display
 from orchestrator.launch import Outcome, launch
 from orchestrator.measurement import Case, Measurement, count
-from orchestrator.sizes import parse_size
 from orchestrator.telemetry import watching
 from orchestrator.telemetry.job_pauses import PauseBook
 
@@ -40,14 +42,10 @@ class Wanted:
     json: str | None
 
 
-def run(file: Path, command: Sequence[str], wanted: Wanted, engine: Mapping[str, str | None]) -> int:
-    """Do it; the exit code. `engine` holds the texts of the engine's flags by field of `Settings`."""
+def run(file: Path, command: Sequence[str], wanted: Wanted, engine: Mapping[str, Any]) -> int:
+    """Do it; the exit code. `engine` holds the settings that were given, by field of `Settings`."""
     topology, fabric = topology_file.load(file)
-    rows = {row.field: row for row in VARIABLES}
-    given = {
-        field: rows[field].read(text, rows[field].flag) for field, text in engine.items() if text is not None
-    }
-    settings = job.settings(file, fabric, **given)
+    settings = job.settings(file, fabric, **engine)
     if settings.transport == "xdp":
         stack_core()  # compiled once, here, and not by every worker
     if command:
@@ -111,14 +109,18 @@ def _asked(wanted: Wanted) -> Measurement:
     which = [name for name in ("size", "sizes", "model") if getattr(wanted, name) is not None]
     if len(which) > 1:
         raise InputError(f"--{which[0]} and --{which[1]} were found; give one of --size, --sizes, --model")
-    if wanted.json is not None and wanted.json != "-" and not Path(wanted.json).parent.is_dir():
-        raise InputError(f"--json: found {wanted.json!r}; wanted a file in a folder that exists, or -")
+    if wanted.json not in (None, "-") and not _writable(Path(wanted.json or "/")):
+        raise InputError(
+            f"--json: found {wanted.json!r}; wanted a file to write, in a folder that exists, or -"
+        )
     dtype = wanted.dtype or "float32"
     if wanted.model is not None:
         cases: tuple[Case, ...] = (Case(models.buckets(wanted.model, dtype), wanted.model),)
     else:
-        sizes = listed(wanted.size or wanted.sizes or DEFAULT_SIZES)
-        cases = tuple(Case((count(size, dtype),)) for size in sizes)
+        flag = "--size" if wanted.size is not None else "--sizes"
+        text = wanted.size if wanted.size is not None else wanted.sizes
+        sizes = listed(DEFAULT_SIZES if text is None else text, flag)
+        cases = tuple(Case((count(size, dtype, flag),)) for size in sizes)
     return Measurement(
         cases=cases,
         dtype=dtype,
@@ -126,6 +128,10 @@ def _asked(wanted: Wanted) -> Measurement:
         warmup=2 if wanted.warmup is None else wanted.warmup,
         check=wanted.check,
     )
+
+
+def _writable(path: Path) -> bool:
+    return not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
 
 
 def _write(target: str, document: dict[str, object]) -> None:
@@ -139,16 +145,16 @@ def _write(target: str, document: dict[str, object]) -> None:
         raise InputError(f"--json {target}: cannot be written: {error.strerror}") from None
 
 
-def listed(text: str) -> tuple[int, ...]:
-    """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError if it is none."""
+def listed(text: str, flag: str = "--sizes") -> tuple[int, ...]:
+    """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError naming `flag` otherwise."""
     if ":" not in text:
-        return tuple(parse_size(size) for size in text.split(","))
+        return tuple(parse_size(size, flag) for size in text.split(","))
     parts = re.fullmatch(r"([^:]+):([^:]+):x([0-9]{1,9})", text)
     if parts is None or int(parts[3]) < 2:
-        raise InputError(f"--sizes: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
-    first, last, factor = parse_size(parts[1]), parse_size(parts[2]), int(parts[3])
+        raise InputError(f"{flag}: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
+    first, last, factor = parse_size(parts[1], flag), parse_size(parts[2], flag), int(parts[3])
     if not 0 < first <= last:
-        raise InputError(f"--sizes: found {text!r}; wanted a first size above 0 and a last one not below it")
+        raise InputError(f"{flag}: found {text!r}; wanted a first size above 0 and a last one not below it")
     sizes = [first]
     while sizes[-1] * factor <= last:
         sizes.append(sizes[-1] * factor)

@@ -18,11 +18,10 @@ from hipsnet.collective.endpoints import receiver_ports
 from hipsnet.collective.loads import Report
 from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.collective.schedule import REDUCE, Schedule
-from hipsnet.settings import VARIABLES
+from hipsnet.sizes import format_size, parse_size
 from hipsnet.topology import Fabric, Server, find_server
 from orchestrator import topology_file
 from orchestrator.measurement import count
-from orchestrator.sizes import format_size, parse_size
 
 
 @dataclass(frozen=True)
@@ -65,19 +64,16 @@ class _Arrow:
 
 
 def show(
-    file: Path, engine: Mapping[str, str | None], size: str, dtype: str, server: str | None, json_wanted: bool
+    file: Path, engine: Mapping[str, Any], size: str, dtype: str, server: str | None, json_wanted: bool
 ) -> str:
     """Build, check and describe the schedule that the options of `hipsnet schedule` ask for.
 
-    `engine` holds the texts of the engine's flags by field of `Settings`. Raises InputError.
+    `engine` holds the settings that were given, by field of `Settings`. Raises InputError.
     """
     topology, fabric = topology_file.load(file)
-    rows = {row.field: row for row in VARIABLES}
-    given = {
-        field: rows[field].read(text, rows[field].flag) for field, text in engine.items() if text is not None
-    }
-    algorithm = Algorithm(given.pop("algorithm"), **given)
-    schedule = algorithm.build(fabric, count(parse_size(size), dtype))
+    options = dict(engine)
+    algorithm = Algorithm(options.pop("algorithm", "hips"), **options)
+    schedule = algorithm.build(fabric, count(parse_size(size, "--size"), dtype))
     view = View(fabric, schedule, check(schedule, fabric), dtype, ITEM_BYTES[dtype], topology.link.rate_bps)
     chosen = None if server is None else find_server(fabric, server)
     if json_wanted:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ERRORS, SETTINGS = "hipsnet.errors", "hipsnet.settings"
+ERRORS, SETTINGS, SIZES = "hipsnet.errors", "hipsnet.settings", "hipsnet.sizes"
 MAY_IMPORT = {
     "kernel": set(),
     ERRORS: set(),
-    SETTINGS: {ERRORS},
+    SIZES: {ERRORS},
+    SETTINGS: {ERRORS, SIZES},
     "hipsnet.topology": {ERRORS},
     "hipsnet.node": {ERRORS, "hipsnet.topology", "kernel"},
     "hipsnet.stack": {ERRORS, "kernel"},

@@ -7,57 +7,40 @@ from typing import Annotated, Any
 
 import typer
 
-from hipsnet.settings import VARIABLES
+from orchestrator.commands.engine import Engine, engine_options
 
 app = typer.Typer()
 File = Annotated[Path, typer.Argument(metavar="FILE", help="topology file")]
-_ROWS = {variable.field: variable for variable in VARIABLES}
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- COMMAND...]", help="program for every server; without it: measure"),
+]
 
 
-def _engine(field: str, help: str, metavar: str = "TEXT") -> Any:
-    """The option of an engine setting: its flag, and the variable that it may also come from."""
-    row = _ROWS[field]
-    return typer.Option(row.flag, envvar=row.name, metavar=metavar, help=help)
+def _measured(*names: str, help: str, metavar: str | None = None, min: int | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, min=min, rich_help_panel="What is measured")
 
 
 @app.command()
+@engine_options()
 def run(
+    engine: Engine,
     file: File,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- COMMAND...]", help="program for every server; without it: measure"),
-    ] = None,
-    size: Annotated[str | None, typer.Option(help="measure one size, like 64MiB")] = None,
+    command: Command = None,
+    size: Annotated[str | None, _measured(help="one size, like 64MiB", metavar="SIZE")] = None,
     sizes: Annotated[
-        str | None, typer.Option(help="measure many: FIRST:LAST:xFACTOR, or a list with commas")
+        str | None, _measured(help="many: FIRST:LAST:xFACTOR, or a list with commas", metavar="SIZES")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="measure a network's gradients: vgg19, lenet5, mnist-1m")
+        str | None, _measured(help="a network's gradients: vgg19, lenet5, mnist-1m", metavar="NAME")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="type of the elements [default: float32]")] = None,
-    iters: Annotated[int | None, typer.Option(min=1, help="iterations that count [default: 10]")] = None,
-    warmup: Annotated[int | None, typer.Option(min=0, help="iterations before them [default: 2]")] = None,
-    check: Annotated[bool, typer.Option("--check", help="compare with a sum that is computed apart")] = False,
-    json: Annotated[str | None, typer.Option(metavar="FILE|-", help="write the results as JSON")] = None,
-    algorithm: Annotated[str | None, _engine("algorithm", "hips, ring, mesh or ps")] = None,
-    exchange: Annotated[
-        str | None, _engine("exchange", "inside each level of hips: mesh, ring or ps; one, or one per level")
+    dtype: Annotated[
+        str | None, _measured(help="type of the elements [default: float32]", metavar="NAME")
     ] = None,
-    one_way: Annotated[bool, _engine("one_way", "use each torus ring in one direction only")] = False,
-    servers: Annotated[str | None, _engine("servers", "parameter servers of ps", "NUMBER")] = None,
-    transport: Annotated[str | None, _engine("transport", "what carries the bytes: tcp")] = None,
-    port: Annotated[
-        str | None, _engine("port", "TCP port of the engine; MASTER_PORT is the next", "NUMBER")
-    ] = None,
-    timeout: Annotated[
-        str | None, _engine("timeout_s", "give a silent peer up after this time", "SECONDS")
-    ] = None,
-    warn: Annotated[str | None, _engine("warn_s", "warn of a silent peer after this time", "SECONDS")] = None,
-    start_timeout: Annotated[
-        str | None, _engine("start_timeout_s", "wait this long for all ranks to start", "SECONDS")
-    ] = None,
-    chunk: Annotated[str | None, _engine("chunk_bytes", "bytes of one write", "BYTES")] = None,
-    congestion: Annotated[str | None, _engine("congestion", "TCP congestion control")] = None,
+    iters: Annotated[int | None, _measured(help="iterations that count [default: 10]", min=1)] = None,
+    warmup: Annotated[int | None, _measured(help="iterations before them [default: 2]", min=0)] = None,
+    check: Annotated[bool, _measured("--check", help="compare with a sum that is computed apart")] = False,
+    json: Annotated[str | None, _measured(help="write the results as JSON", metavar="FILE|-")] = None,
 ) -> None:
     """Synchronize on every server of the lab and show the times; or run your own program there.
 
@@ -66,32 +49,15 @@ def run(
     """
     from orchestrator import running  # numpy and netlink: only for those who run something
 
-    engine = {
-        "algorithm": algorithm,
-        "exchange": exchange,
-        "one_way": "1" if one_way else None,
-        "servers": servers,
-        "transport": transport,
-        "port": port,
-        "timeout_s": timeout,
-        "warn_s": warn,
-        "start_timeout_s": start_timeout,
-        "chunk_bytes": chunk,
-        "congestion": congestion,
-    }
     wanted = running.Wanted(size, sizes, model, dtype, iters, warmup, check, json)
     raise typer.Exit(running.run(file, tuple(command or ()), wanted, engine))
 
 
 @app.command()
+@engine_options("algorithm", "exchange", "one_way", "servers")
 def schedule(
+    engine: Engine,
     file: File,
-    algorithm: Annotated[str, _engine("algorithm", "hips, ring, mesh or ps")] = "hips",
-    exchange: Annotated[
-        str | None, _engine("exchange", "inside each level of hips: mesh, ring or ps; one, or one per level")
-    ] = None,
-    one_way: Annotated[bool, _engine("one_way", "use each torus ring in one direction only")] = False,
-    servers: Annotated[str | None, _engine("servers", "parameter servers of ps", "NUMBER")] = None,
     size: Annotated[str, typer.Option(help="size of the vector")] = "64MiB",
     dtype: Annotated[str, typer.Option(help="type of the elements")] = "float32",
     server: Annotated[
@@ -102,10 +68,4 @@ def schedule(
     """Print the stages of a synchronization as one server sees them, and every port's load."""
     from orchestrator import schedule_view  # numpy: only for those who look at schedules
 
-    engine = {
-        "algorithm": algorithm,
-        "exchange": exchange,
-        "one_way": "1" if one_way else None,
-        "servers": servers,
-    }
     typer.echo(schedule_view.show(file, engine, size, dtype, server, as_json))

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from hipsnet.errors import InputError
+from hipsnet.sizes import parse_size
 from orchestrator import pfc_view, topology_file
-from orchestrator.sizes import parse_size
 
 app = typer.Typer()
 pfc = typer.Typer(no_args_is_help=True)
@@ -92,8 +92,8 @@ def tune(
         raise InputError(f"--output: found {str(picture)!r}; wanted a name that ends in .svg or .png")
     topology, fabric = topology_file.load(file)
     tuning_trials.require(topology, fabric)
-    effort = tuning_trials.Effort(seconds, parse_size(size), iters)
-    settings = tuning.grid(topology, [parse_size(text) for text in xoff or ()])
+    effort = tuning_trials.Effort(seconds, parse_size(size, "--size"), iters)
+    settings = tuning.grid(topology, [parse_size(text, "--xoff") for text in xoff or ()])
     with tuning_view.progress(len(settings)) as tell:
         trials = tuning_trials.tried(file, settings, effort, tell)
     if picture is not None:

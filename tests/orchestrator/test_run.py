@@ -25,6 +25,7 @@ from orchestrator.commands import jobs
 from orchestrator.measurement import Case, Measurement, count
 from orchestrator.results import combine
 from orchestrator.running import listed
+from tests.lab import rig
 
 ROOT = Path(__file__).parents[2]
 ENGINE_FLAGS = {row.field: row for row in VARIABLES if row.flag}
@@ -40,8 +41,11 @@ OTHER_VALUES = {
     "start_timeout_s": "30",
     "chunk_bytes": "65536",
     "congestion": "reno",
+    "ack_timeout": "14",
+    "retries": "3",
+    "rnr_retries": "2",
 }
-"""For every engine flag a text that is not what holds by default (there is one transport)."""
+"""For every engine flag a text that is not what holds by default (the other transports want more than a name)."""
 
 
 def hipsnet(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -138,30 +142,40 @@ def test_exit_code_is_passed_on_and_the_server_named(places: Path) -> None:
     assert "s10 (rank 2) ended with exit code 7" in done.stderr
 
 
-@pytest.mark.parametrize("field", ENGINE_FLAGS)
-def test_every_flag_reaches_the_program_by_its_variable(places: Path, field: str) -> None:
-    row, text = ENGINE_FLAGS[field], OTHER_VALUES[field]
-    flag = [str(row.flag)] if field == "one_way" else [str(row.flag), text]
+def test_every_flag_reaches_the_program_by_its_variable(places: Path) -> None:
+    flags = [text for field, row in ENGINE_FLAGS.items() for text in (row.flag.name, OTHER_VALUES[field])]
+    del flags[flags.index("--one-way") + 1]
+    wanted = {row.name: OTHER_VALUES[field] for field, row in ENGINE_FLAGS.items()}
     for done in (
-        hipsnet("run", places, *flag, "--", "env"),
-        hipsnet("run", places, "--", "env", **{row.name: text}),
+        hipsnet("run", places, *flags, "--", "env"),
+        hipsnet("run", places, "--", "env", **wanted),
     ):
         assert done.returncode == 0, done.stderr
-        assert [environment[row.name] for environment in environments(done)] == [text] * 4
+        found = environments(done)
+        assert len(found) == 4
+        for environment in found:
+            assert {name: environment[name] for name in wanted} == wanted
+
+
+def test_a_jobs_own_place_and_secret_are_not_the_callers_to_choose(places: Path) -> None:
+    own = [row.field for row in VARIABLES if not row.flag]
+    assert own == ["rank", "world_size", "topology", "token"]
+    done = hipsnet("run", places, "--", "env", HIPSNET_TOKEN="mine", RANK="3", WORLD_SIZE="7")
+    assert done.returncode == 0, done.stderr
+    for rank, environment in enumerate(environments(done)):
+        assert (environment["RANK"], environment["WORLD_SIZE"]) == (str(rank), "4")
+        assert environment["HIPSNET_TOKEN"] != "mine"
 
 
 def test_flags_and_variables_are_one_to_one() -> None:
     assert len({row.name for row in VARIABLES}) == len({row.field for row in VARIABLES}) == len(VARIABLES)
     assert OTHER_VALUES.keys() == ENGINE_FLAGS.keys()
-    options = [
-        parameter.annotation for parameter in inspect.signature(jobs.run, eval_str=True).parameters.values()
-    ]
     found = {}
-    for annotation in options:
-        for info in getattr(annotation, "__metadata__", ()):
+    for parameter in inspect.signature(jobs.run).parameters.values():
+        for info in getattr(parameter.annotation, "__metadata__", ()):
             if isinstance(info, typer.models.OptionInfo) and info.envvar:
-                found[info.param_decls[0] if info.param_decls else info.default] = info.envvar
-    assert found == {row.flag: row.name for row in ENGINE_FLAGS.values()}
+                found[info.default] = info.envvar
+    assert found == {row.flag.name: row.name for row in ENGINE_FLAGS.values()}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +183,15 @@ def test_flags_and_variables_are_one_to_one() -> None:
     [
         (["--algorithm", "hisp"], "--algorithm: found 'hisp'; allowed: hips, ring, mesh, ps"),
         (["--timeout", "soon"], "--timeout: found 'soon'; allowed: seconds"),
+        (["--warn", "0ms"], "--warn: found '0ms'"),
+        (["--chunk", "2KiB"], "--chunk: found '2KiB'; allowed: a size like 512KiB, or bytes; 4KiB to 64MiB"),
+        (["--chunk", "much"], "--chunk: found 'much'"),
+        (["--retries", "8"], "--retries: found '8'; allowed: a whole number, 0 to 7"),
+        (["--iters", "0"], "--iters"),
+        (["--size", "big"], "--size: found 'big'; wanted a number and one of"),
+        (["--size", ""], "--size: found ''"),
+        (["--sizes", "1KiB,2"], "--sizes: found 2 B; wanted at least one float32"),
+        (["--json", "/tmp"], "--json: found '/tmp'"),
         (["--port", "0"], "--port: found '0'"),
         (["--exchange", "mesh,star"], "--exchange: found 'mesh,star'"),
         (["--size", "1KiB", "--model", "vgg19"], "--size and --model"),
@@ -181,10 +204,34 @@ def test_flags_and_variables_are_one_to_one() -> None:
     ],
 )
 def test_wrong_options_are_answered(places: Path, arguments: list[str], message: str) -> None:
-    done = hipsnet("run", places, *arguments)
+    done = rig.hipsnet("run", places, *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_a_wrong_variable_is_named(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPSNET_CHUNK", "half")
+    done = rig.hipsnet("run", places, "--", "true")
+    assert done.returncode == 2
+    assert "HIPSNET_CHUNK: found 'half'; allowed: a size" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("chunk_bytes", "512KiB", 2**19),
+        ("chunk_bytes", "65536", 2**16),
+        ("timeout_s", "7.5", 7.5),
+        ("timeout_s", "500ms", 0.5),
+        ("timeout_s", "10s", 10),
+        ("start_timeout_s", "2min", 120),
+    ],
+)
+def test_sizes_and_times_are_written_as_people_do(field: str, text: str, value: float) -> None:
+    row = ENGINE_FLAGS[field]
+    assert row.read(text) == value
+    assert row.read(row.kind.show(value)) == value
 
 
 def test_a_fabric_that_is_not_there_is_told(tmp_path: Path) -> None:

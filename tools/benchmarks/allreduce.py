@@ -22,8 +22,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hipsnet.errors import HipsnetError
+from hipsnet.sizes import format_size
 from orchestrator import provisioning, removal, topology_file
-from orchestrator.sizes import format_size
 from tools.benchmarks.allreduce_plan import (
     MIB,
     SHAPED,

@@ -16,15 +16,16 @@ _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)")
 _UNITS_IN_CAPITALS = {unit.upper(): factor for unit, factor in UNITS.items()}
 
 
-def parse_size(text: str) -> int:
-    """Return a size in bytes; KiB are 1024 and KB 1000. Raises InputError for anything else."""
+def parse_size(text: str, source: str = "size") -> int:
+    """Return a size in bytes; KiB are 1024 and KB 1000. Raises InputError naming `source` for anything else."""
     found = _SIZE.fullmatch(text.strip())
     factor = _UNITS_IN_CAPITALS.get(found[2].upper()) if found else None
     if found is None or factor is None:
-        raise InputError(f"size: found {text!r}; wanted a number and one of {', '.join(filter(None, UNITS))}")
+        units = ", ".join(filter(None, UNITS))
+        raise InputError(f"{source}: found {text!r}; wanted a number and one of {units}, like 64MiB")
     size = Fraction(found[1]) * factor
     if size.denominator != 1:
-        raise InputError(f"size: found {text!r}; wanted a whole number of bytes, not {float(size):g}")
+        raise InputError(f"{source}: found {text!r}; wanted a whole number of bytes, not {float(size):g}")
     return int(size)
 
 
