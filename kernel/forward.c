@@ -1,6 +1,7 @@
 /* A server's port: what is for this server goes up the stack, what is for another goes out of the right port.
  */
 #include "arrival.h"
+#include "storm.h"
 
 BPF_LPM_TRIE(table, struct prefix, struct next_hop, MAX_PREFIXES);
 BPF_DEVMAP(transmit, MAX_PORTS);
@@ -9,7 +10,6 @@ BPF_XSKMAP(endpoints, MAX_PORTS); /* AF_XDP sockets of the ports' first queues *
 BPF_F_TABLE("array", u32, struct pauses, pauses, MAX_PORTS, BPF_F_MMAPABLE);
 
 #define FRAMES_PER_MTU 256
-#define PS_PER_NS      1000
 
 /* To the socket of the port's endpoint; false if there is none, or none on that queue. */
 static __always_inline bool hand_over(struct xdp_md *frame, u32 index)
@@ -17,20 +17,9 @@ static __always_inline bool hand_over(struct xdp_md *frame, u32 index)
 	return frame->rx_queue_index == 0 && endpoints.redirect_map(index, 0) == XDP_REDIRECT;
 }
 
-/* The endpoint hears of a pause when it looks; what is forwarded heeds it at once. */
-static __always_inline void heed(struct pauses *port, const struct mac_control *control)
-{
-	u64 now = bpf_ktime_get_ns();
-	u16 enabled = bpf_ntohs(control->class_enable);
-
-#pragma unroll
-	for (int priority = 0; priority < PRIORITIES; priority++)
-		if (enabled & (1 << priority))
-			port->until_ns[priority] =
-				now + bpf_ntohs(control->quanta[priority]) * port->quantum_ps / PS_PER_NS;
-}
-
-/* A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
+/*
+ * A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
+ * The endpoint hears of a pause when it looks; what is forwarded heeds it at once.
  */
 static __always_inline int mac_control(struct xdp_md *frame, struct cursor *cursor, const struct ethhdr *eth,
 				       u32 index, struct counters *count)
@@ -40,11 +29,11 @@ static __always_inline int mac_control(struct xdp_md *frame, struct cursor *curs
 	if (!control || !is_pfc(eth, control))
 		return drop(&count->drop_mac_control);
 	count_pfc(count, control->class_enable);
-	if (!hand_over(frame, index))
-		return drop(&count->drop_pfc);
 	struct pauses *port = pauses.lookup(&index);
 	if (port)
-		heed(port, control);
+		heed(port, control->class_enable, control->quanta);
+	if (!hand_over(frame, index))
+		return drop(&count->drop_pfc);
 	count->local_pfc++;
 	return XDP_REDIRECT;
 }
@@ -84,22 +73,6 @@ static __always_inline bool fits(struct xdp_md *frame, struct port *egress, u32 
 	return answer == 0;
 }
 
-/*
- * The frames of a priority that may not leave by a port now; NULL if they may. Those that wait already go
- * first.
- */
-static __always_inline u64 *waiting_at(u32 out, const struct iphdr *ip)
-{
-	struct pauses *port = pauses.lookup(&out);
-	u32 priority = ip->tos >> 5; /* the class of its DSCP */
-
-	if (!port || !port->quantum_ps)
-		return NULL;
-	return port->buffered[priority] || port->until_ns[priority] > bpf_ktime_get_ns()
-		       ? &port->buffered[priority]
-		       : NULL;
-}
-
 static __always_inline void readdress(struct ethhdr *eth, struct iphdr *ip, const struct port *egress,
 				      const struct next_hop *hop)
 {
@@ -122,9 +95,14 @@ static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct
 	if (!fits(frame, egress, bpf_ntohs(ip->tot_len), egress_count->tx_frames))
 		return up(&count->up_mtu);
 
-	u64 *waiting = waiting_at(out, ip);
-	if (waiting && hand_over(frame, index)) {
-		__sync_fetch_and_add(waiting, 1);
+	struct pauses *paused = pauses.lookup(&out);
+	u32 priority = ip->tos >> 5; /* the class of its DSCP */
+	enum way way = paused ? way_out(paused, priority, index) : WAY_OPEN;
+
+	if (way == WAY_LOST)
+		return drop(&count->drop_storm);
+	if (paused && way == WAY_HELD && hand_over(frame, index)) {
+		__sync_fetch_and_add(&paused->buffered[priority], 1);
 		readdress(eth, ip, egress, hop);
 		count->buffered++;
 		return XDP_REDIRECT;

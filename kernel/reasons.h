@@ -30,6 +30,7 @@
 	REASON(drop_header_length, "IPv4 header length below 20 or beyond the frame")          \
 	REASON(drop_total_length,  "IPv4 total length below its header or beyond the frame")   \
 	REASON(drop_checksum,      "wrong IPv4 header checksum")                               \
+	REASON(drop_storm,         "for a port in a storm of pauses: the watchdog dropped it") \
 	REASON(drop_pfc,           "PFC without an endpoint, ends at the MAC; see the counters by priority")       \
 	REASON(drop_mac_control,   "other MAC control frame, ends at the MAC")
 /* clang-format on */

@@ -19,6 +19,7 @@ from hipsnet.node.forwarding import (
     read_table,
     set_loss,
 )
+from hipsnet.node.storms import has_watchdog, set_watchdog
 
 
 def program_of(desired: NodeConfig) -> str | None:
@@ -34,7 +35,12 @@ def bindings(desired: NodeConfig) -> tuple[tuple[int, str, str], ...]:
 def program_differences(desired: NodeConfig) -> tuple[str, ...]:
     """What is wrong with the program on the ports; to be asked inside the node's namespace."""
     name = program_of(desired)
-    return read_program(desired.fabric, desired.name, name, bindings(desired)).differences if name else ()
+    if not name:
+        return ()
+    found = read_program(desired.fabric, desired.name, name, bindings(desired)).differences
+    if found or name != "forward" or has_watchdog(desired.fabric, desired.name, desired.watchdog):
+        return found
+    return (f"watchdog wanted: {desired.watchdog or 'none'}; found another",)
 
 
 def table(desired: NodeConfig) -> frozenset[TableEntry] | None:
@@ -107,7 +113,10 @@ def _counted(found: TableDifference) -> str:
 def _attach(context: Context, change: Change) -> None:
     desired: NodeConfig = change.value
     attach = {"forward": attach_forwarding, "cable": attach_cable, "switched": attach_switched}
-    attach[program_of(desired) or "cable"](desired.fabric, desired.name, bindings(desired))
+    name = program_of(desired) or "cable"
+    attach[name](desired.fabric, desired.name, bindings(desired))
+    if name == "forward":
+        set_watchdog(desired.fabric, desired.name, desired.watchdog)
 
 
 def _fill(context: Context, change: Change) -> None:

@@ -18,6 +18,7 @@ from hipsnet.node.desired import (
     RouteConfig,
     TableEntry,
 )
+from hipsnet.node.watchdog import Watchdog
 from hipsnet.topology import routes
 from hipsnet.topology.fabric import Fabric, Port, Server, Switch
 from hipsnet.topology.schema import Host, Topology
@@ -62,6 +63,7 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
         sysctls=_server_sysctls(names, in_lab=host is None, is_alone=len(together) == 1),
         table=_table(fabric, server, identity, neighbours, names),
         policies=_policies(fabric, server, names) if len(together) == 1 else (),
+        watchdog=_watchdog(topology),
     )
 
 
@@ -91,6 +93,13 @@ def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeCon
         neighbours=tuple(_neighbours(topology, fabric, switch, names)),
         sysctls=settings,
     )
+
+
+def _watchdog(topology: Topology) -> Watchdog | None:
+    wanted = topology.pfc.watchdog if topology.pfc else None
+    if wanted is None:
+        return None
+    return Watchdog(wanted.detect_ms, wanted.restore_ms, wanted.action, topology.link.rate_bps)
 
 
 def _soft_switch_config(topology: Topology, fabric: Fabric, switch: Switch, names: list[str]) -> NodeConfig:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Literal
 
+from hipsnet.node.watchdog import Watchdog
+
 PROTOCOL = 72
 """rtnetlink protocol number on the addresses, routes and neighbours that hipsnet makes (72 = 'H')."""
 
@@ -118,7 +120,10 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """The desired state of one node. `sysctls` maps paths under /proc/sys to values."""
+    """The desired state of one node.
+
+    `sysctls` maps paths under /proc/sys to values. `watchdog` is over what its program forwards, if any.
+    """
 
     fabric: str
     name: str
@@ -128,6 +133,7 @@ class NodeConfig:
     sysctls: dict[str, str] = field(default_factory=dict)
     table: tuple[TableEntry, ...] = ()
     policies: tuple[PolicyConfig, ...] = ()
+    watchdog: Watchdog | None = None
 
     @property
     def ports(self) -> tuple[LinkConfig, ...]:

@@ -87,7 +87,7 @@ class Stack:
         lib.xsk_limit_fill(xsk, RECEIVE_CHUNKS)
         given = ffi.new("struct stack_port_config *")
         given.mac = bytes.fromhex(config.mac.replace(":", ""))
-        for field in ("rate_bps", "burst_ns", "priority", "xoff_chunks", "xon_chunks"):
+        for field in ("key", "rate_bps", "burst_ns", "priority", "xoff_chunks", "xon_chunks"):
             setattr(given, field, getattr(config, field))
         if config.watchdog:
             detect_ms, restore_ms, action = config.watchdog

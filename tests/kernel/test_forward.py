@@ -254,7 +254,7 @@ def test_headers_split_between_buffers(router: Rig, first_buffer: int, reason: s
 
 def test_every_reason_is_in_the_tables() -> None:
     elsewhere = {"passed", "switched", "drop_no_switch", "drop_loss", "drop_delay_full"}
-    elsewhere |= {"buffered", "drop_truncated", "up_split_header"}
+    elsewhere |= {"buffered", "drop_truncated", "up_split_header", "drop_storm"}
     assert {case.reason for case in FORWARDED + UP + DROPPED + HANDED_OVER} | elsewhere == set(
         kernel.reasons()
     )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from hipsnet.node.storms import read_storms
 from hipsnet.stack.loop import core
 from tests.stack.line import Line, line
 from tests.stack.sockets import Socket
-from tests.stack.test_xsk_pauses import XOFF, moved, numbers, reasons, row_at_work, through, until
+from tests.stack.test_xsk_pauses import PRIORITY, XOFF, moved, numbers, reasons, row_at_work, through, until
 
 FRAMES = 20
 
@@ -32,6 +33,9 @@ def test_a_storm_is_seen_acted_upon_and_restored(row: Line, action: str) -> None
         until(lambda: moved(row, before, "local_pfc") == 1)
         near.send(*(through(row, number) for number in range(FRAMES)))
         until(lambda: stack.counters(1)["storms"] == 1)
+        (storm,) = read_storms(row.fabric, "m")
+        assert (storm.port, storm.priority, storm.victims, storm.waiting) == (1, PRIORITY, (0,), FRAMES)
+        assert storm.over_ns is None and storm.seen_ns - storm.since_ns >= 100_000_000
         far.send(XOFF)  # it goes on
         if action == "drop":
             until(lambda: stack.counters(1)["storm_dropped"] == FRAMES)
@@ -49,6 +53,10 @@ def test_a_storm_is_seen_acted_upon_and_restored(row: Line, action: str) -> None
         # When it has run out, it is restored, and what comes passes.
         until(lambda: _passes(row, near, far))
         assert stack.counters(1)["storms"] == 1
+        until(lambda: read_storms(row.fabric, "m")[0].over_ns is not None)
+        (over,) = read_storms(row.fabric, "m")
+        assert over.number == storm.number
+        assert over.lost == stack.counters(1)["storm_dropped"]
 
 
 def _passes(row: Line, near: Socket, far: Socket) -> bool:

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ports/port.h"
+#include "ports/storm.h"
 #include "ports/wait.h"
 
 #define NS_PER_S 1000000000ULL
@@ -82,6 +83,8 @@ void stack_close(struct stack *stack)
 
 static void begin_pauses(struct stack_port *port)
 {
+	for (u32 priority = 0; priority < PRIORITIES; priority++)
+		storm_over(port->pauses, priority, now_ns()); /* of who was here before */
 	memset(port->pauses->until_ns, 0, sizeof(port->pauses->until_ns));
 	memset(port->pauses->buffered, 0, sizeof(port->pauses->buffered));
 	port->pauses->quantum_ps = PFC_QUANTUM_BITS * PS_PER_S / port->pfc.rate_bps;

@@ -29,6 +29,7 @@ struct stack;
 struct pauses;
 
 struct stack_port_config {
+	u32 key; /* the port's number on its node */
 	u8 mac[6];
 	u8 priority;     /* what is stopped when the receive buffer is full */
 	u64 rate_bps;    /* of frames with their Ethernet header; 0: any */

@@ -32,7 +32,7 @@ bool transit_take(struct stack *stack, struct stack_port *from, const struct xsk
 
 	if (storm_is(port, priority, WATCHDOG_DROP)) {
 		one_less(port->pauses, priority);
-		port->counters.storm_dropped++;
+		storm_lose(port, priority);
 		return false;
 	}
 	if (at == TRANSIT_NONE) {
@@ -103,7 +103,7 @@ void transit_drop(struct stack *stack, struct stack_port *port, u32 priority)
 		xsk_release(held->from->xsk, &held->frame, 1);
 		take_off(stack, queue);
 		one_less(port->pauses, priority);
-		port->counters.storm_dropped++;
+		storm_lose(port, priority);
 	}
 }
 

@@ -1,0 +1,106 @@
+"""The watchdog in a server's forwarding program: its settings, and the storms that were seen."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hipsnet.node import bpf
+from hipsnet.node.forwarding import opened_map
+from hipsnet.node.watchdog import ACTIONS, Action, Watchdog
+
+_NS_PER_MS = 1_000_000
+_QUANTUM_BITS, _PS_PER_S = 512, 10**12
+_UNLIMITED_BPS = 10_000_000_000  # PFC_UNLIMITED_BPS of hipsnet/stack
+_SETTINGS = ("storm_action", "storm_quantum_ps", "detect_ns", "restore_ns")
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Storm:
+    """The last storm of a port's priority; `number` says how many there were. Times are of CLOCK_MONOTONIC.
+
+    `victims` are the ports by which frames came that could not leave. `waiting` frames did so when it was
+    detected, and it has cost `lost`. `over_ns` is None while it lasts.
+    """
+
+    port: int
+    priority: int
+    number: int
+    action: Action
+    since_ns: int
+    seen_ns: int
+    over_ns: int | None
+    victims: tuple[int, ...]
+    waiting: int
+    lost: int
+
+
+def set_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> None:
+    """Have the program watch all ports of a node so, or not. Raises ProvisionError if it has none."""
+    with _mapped(fabric, node) as rows:
+        for name, value in zip(_SETTINGS, _settings(watchdog), strict=True):
+            rows[name] = value
+
+
+def has_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> bool:
+    """Whether that is what the program does. Raises ProvisionError if the node has none."""
+    with _mapped(fabric, node) as rows:
+        return all(
+            bool((rows[name] == value).all())
+            for name, value in zip(_SETTINGS, _settings(watchdog), strict=True)
+        )
+
+
+def read_storms(fabric: str, node: str) -> tuple[Storm, ...]:
+    """The last storm of every port and priority that had one. Raises ProvisionError if the node has no program."""
+    with _mapped(fabric, node) as rows:
+        found = rows.copy()
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return tuple(
+        _storm(found[port], int(port), int(priority), now)
+        for port, priority in np.argwhere(found["storms"] > 0)
+    )
+
+
+def _storm(row: Any, port: int, priority: int, now_ns: int) -> Storm:
+    over_ns: int | None = int(row["storm_over_ns"][priority])
+    if row["storm_ns"][priority]:  # the program sees the end with the next frame: others need not wait for it
+        quiet_ns = int(row["until_ns"][priority]) + int(row["restore_ns"])
+        over_ns = quiet_ns if quiet_ns <= now_ns else None
+    bits = int(row["storm_victims"][priority])
+    return Storm(
+        port=port,
+        priority=priority,
+        number=int(row["storms"][priority]),
+        action=ACTIONS[max(int(row["storm_action"]), 1) - 1],
+        since_ns=int(row["storm_since_ns"][priority]),
+        seen_ns=int(row["storm_seen_ns"][priority]),
+        over_ns=over_ns,
+        victims=tuple(at for at in range(64) if bits >> at & 1),
+        waiting=int(row["storm_waiting"][priority]),
+        lost=int(row["storm_lost"][priority]),
+    )
+
+
+def _settings(watchdog: Watchdog | None) -> tuple[int, int, int, int]:
+    if watchdog is None:
+        return 0, 0, 0, 0
+    quantum_ps = _QUANTUM_BITS * _PS_PER_S // (watchdog.rate_bps or _UNLIMITED_BPS)
+    times = (watchdog.detect_ms * _NS_PER_MS, watchdog.restore_ms * _NS_PER_MS)
+    return 1 + ACTIONS.index(watchdog.action), quantum_ps, *times
+
+
+@contextmanager
+def _mapped(fabric: str, node: str) -> Iterator[Rows]:
+    """What program and endpoint know of pauses, by port, in place: others write there meanwhile."""
+    with opened_map(fabric, node, "forward", "pauses") as (fd, layout):
+        ports = bpf.map_info(fd).max_entries
+        memory = mmap.mmap(fd, ports * layout.value.itemsize)
+        yield np.frombuffer(memory, layout.value, ports)

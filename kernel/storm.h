@@ -1,0 +1,90 @@
+/*
+ * The PFC watchdog over what a server forwards, in the manner of SONiC's pfcwd: a port whose other end has
+ * paused a priority without a gap for `detect_ns`, while frames want to leave there, is in a *storm*, until
+ * no pause has been in force for `restore_ns`.
+ *
+ * The frames themselves ask: with each that is to leave by a paused port the time is looked at, so no process
+ * has to be alive for it. Where none wants to leave, nobody is held up. Frames that an endpoint holds already
+ * are its own watchdog's (hipsnet/stack/ports/storm.c), which writes down here what it finds.
+ */
+#pragma once
+
+#include "tables.h"
+
+#define PS_PER_NS 1000
+
+enum way {
+	WAY_OPEN,
+	WAY_HELD, /* what waits already goes first, or a pause is in force */
+	WAY_LOST,
+};
+
+/* A pause came: from when on, and until when. */
+static __always_inline void heed(struct pauses *port, __be16 class_enable, const __be16 *quanta)
+{
+	u64 quantum_ps = port->quantum_ps ? port->quantum_ps : port->storm_quantum_ps;
+	u64 now = bpf_ktime_get_ns();
+	u16 enabled = bpf_ntohs(class_enable);
+
+#pragma unroll
+	for (int priority = 0; priority < PAUSE_PRIORITIES; priority++) {
+		if (!(enabled & (1 << priority)))
+			continue;
+		if (port->until_ns[priority] < now)
+			port->since_ns[priority] = now;
+		port->until_ns[priority] = now + bpf_ntohs(quanta[priority]) * quantum_ps / PS_PER_NS;
+	}
+}
+
+static __always_inline void begin_storm(struct pauses *port, u32 priority, u64 now)
+{
+	port->storm_since_ns[priority] = port->since_ns[priority];
+	port->storm_waiting[priority] = port->buffered[priority] + 1;
+	port->storm_victims[priority] = 0;
+	port->storm_lost[priority] = 0;
+	port->storm_over_ns[priority] = 0;
+	port->storm_seen_ns[priority] = now;
+	port->storm_ns[priority] = now;
+	port->storms[priority]++;
+}
+
+/* Whether there is a storm now: it may begin or end with this frame. */
+static __always_inline bool is_storm(struct pauses *port, u32 priority, u64 now)
+{
+	u64 until = port->until_ns[priority];
+
+	if (port->storm_ns[priority]) {
+		if (now < until + port->restore_ns)
+			return true;
+		port->storm_over_ns[priority] = now;
+		port->storm_ns[priority] = 0;
+		return false;
+	}
+	if (!port->storm_action || until <= now || now - port->since_ns[priority] < port->detect_ns)
+		return false;
+	begin_storm(port, priority, now);
+	return true;
+}
+
+/* What becomes of a frame that came in by the port `from`, and is to leave by this one in that priority. */
+static __always_inline enum way way_out(struct pauses *port, u32 priority, u32 from)
+{
+	/* Most were never paused, and need no look at the clock. */
+	if (!port->until_ns[priority] && !port->buffered[priority])
+		return WAY_OPEN;
+	u64 now = bpf_ktime_get_ns();
+
+	if (is_storm(port, priority, now)) {
+		if (from < 64)
+			port->storm_victims[priority] |= 1ULL << from;
+		if (port->storm_action == STORM_DROP) {
+			__sync_fetch_and_add(&port->storm_lost[priority], 1);
+			return WAY_LOST;
+		}
+		if (port->storm_action == STORM_FORWARD)
+			return WAY_OPEN;
+	}
+	if (!port->quantum_ps)
+		return WAY_OPEN; /* nobody could hold it */
+	return port->buffered[priority] || port->until_ns[priority] > now ? WAY_HELD : WAY_OPEN;
+}
