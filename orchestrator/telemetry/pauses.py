@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -57,13 +58,19 @@ class Pause:
 
 def pauses(ports: WatchedPorts, rates: Rates) -> tuple[Pause, ...]:
     """All pauses of an interval, the longest (then the most frames) first."""
-    found = [*_seen_by_victims(ports, rates), *_seen_by_culprits(ports, rates)]
-    edges = {(pause.culprit, pause.victim, pause.priority) for pause in found}
+    found = [*_seen(ports, rates, by_victims=True), *_seen(ports, rates, by_victims=False)]
+    edges = [(pause.culprit, pause.victim, pause.priority) for pause in found]
+
+    @cache
+    def beginning(culprit: str, priority: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        nodes = roots(edges, culprit, priority)
+        full = (fullest(ports, rates, node, priority) for node in nodes)
+        return nodes, tuple(port for port in full if port is not None)
+
     rooted = []
     for pause in found:
-        nodes = roots(edges, pause.culprit, pause.priority)
-        full = (fullest(ports, rates, node, pause.priority) for node in nodes)
-        rooted.append(replace(pause, roots=nodes, queues=tuple(port for port in full if port is not None)))
+        nodes, queues = beginning(pause.culprit, pause.priority)
+        rooted.append(replace(pause, roots=nodes, queues=queues))
     return tuple(sorted(rooted, key=lambda pause: (-(pause.share or 0), -pause.frames_per_s, pause.by)))
 
 
@@ -94,43 +101,17 @@ def fullest(ports: WatchedPorts, rates: Rates, node: str, priority: int) -> str 
     return ports.ports[where][port].name if waits[port] > 0 else None
 
 
-def circles(found: Sequence[Pause]) -> tuple[tuple[str, ...], ...]:
-    """Nodes that stop one another in a circle, by priority: nothing there will ever move again of itself."""
-    stuck = {(node, pause.priority) for pause in found if not pause.roots for node in (pause.culprit,)}
-    lanes = sorted({priority for _, priority in stuck})
-    return tuple(tuple(sorted(node for node, lane in stuck if lane == priority)) for priority in lanes)
-
-
-def _seen_by_victims(ports: WatchedPorts, rates: Rates) -> list[Pause]:
-    return [
-        _pause(
-            rates,
-            ports.ports[port].peer_name,
-            ports.ports[port].name,
-            port,
-            lane,
-            RX_PAUSE_FRAMES,
-            RX_PAUSE_US,
-        )
-        for port, lane in _active(rates.amounts, RX_PAUSE_FRAMES, RX_PAUSE_US)
-    ]
-
-
-def _seen_by_culprits(ports: WatchedPorts, rates: Rates) -> list[Pause]:
-    """Those whose victim is not watched: what a host sends to a switch."""
-    return [
-        _pause(
-            rates,
-            ports.ports[port].name,
-            ports.ports[port].peer_name,
-            port,
-            lane,
-            TX_PAUSE_FRAMES,
-            TX_PAUSE_US,
-        )
-        for port, lane in _active(rates.amounts, TX_PAUSE_FRAMES, TX_PAUSE_US)
-        if ports.peers[port] == NOBODY
-    ]
+def _seen(ports: WatchedPorts, rates: Rates, by_victims: bool) -> list[Pause]:
+    """As the stopped ports count it; else as those do whose victim is not watched: a host's towards a switch."""
+    frames, time = (RX_PAUSE_FRAMES, RX_PAUSE_US) if by_victims else (TX_PAUSE_FRAMES, TX_PAUSE_US)
+    found = []
+    for number, lane in _active(rates.amounts, frames, time):
+        port = ports.ports[number]
+        if by_victims:
+            found.append(_pause(rates, port.peer_name, port.name, number, lane, frames, time))
+        elif ports.peers[number] == NOBODY:
+            found.append(_pause(rates, port.name, port.peer_name, number, lane, frames, time))
+    return found
 
 
 def _active(amounts: Amounts, frames: int, time: int) -> list[tuple[int, int]]:

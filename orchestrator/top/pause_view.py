@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.telemetry.deadlocks import Deadlock
 from orchestrator.telemetry.monitor import Snapshot
-from orchestrator.telemetry.pauses import Pause, circles
+from orchestrator.telemetry.pauses import Pause
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.top import numbers, severity
 from orchestrator.top.line_view import Line, LineView
 
 
 class PauseView(LineView):
-    """The pauses of the last interval, the longest first; below them circles, which are deadlocks."""
+    """The pauses of the last interval, the longest first; above them the deadlocks."""
 
     def __init__(self, ports: WatchedPorts, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._width = max(len(port.name) for port in ports.ports)
         self._pauses: tuple[Pause, ...] = ()
-        self._circles: tuple[tuple[str, ...], ...] = ()
+        self._deadlocks: tuple[Deadlock, ...] = ()
 
     def show(self, snapshot: Snapshot) -> None:
         """Show this from now on."""
         self._pauses = snapshot.pauses
-        self._circles = circles(snapshot.pauses)
+        self._deadlocks = snapshot.deadlocks
         self.draw()
 
     def heading(self) -> Sequence[Line]:
@@ -32,15 +33,14 @@ class PauseView(LineView):
         return (((text, severity.TITLE),),)
 
     def count(self) -> int:
-        return max(len(self._circles) + len(self._pauses), 1)
+        return max(len(self._deadlocks) + len(self._pauses), 1)
 
     def line(self, index: int) -> Line:
-        if index < len(self._circles):
-            text = f" deadlock: {', '.join(self._circles[index])} stop one another in a circle"
-            return ((text, severity.STYLES[severity.ALL]),)
+        if index < len(self._deadlocks):
+            return ((f" deadlock, {self._deadlocks[index]}", severity.STYLES[severity.ALL]),)
         if not self._pauses:
             return ((" nobody pauses anybody", severity.QUIET),)
-        pause = self._pauses[index - len(self._circles)]
+        pause = self._pauses[index - len(self._deadlocks)]
         level = severity.of_pause(pause.share, pause.frames_per_s)
         width = self._width + 1
         return (

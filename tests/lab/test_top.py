@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from textual.pilot import Pilot
 
 from hipsnet.node import namespace
 from orchestrator.telemetry import watching
+from orchestrator.telemetry.deadlocks import Deadlock
 from orchestrator.telemetry.monitor import Monitor
 from orchestrator.telemetry.sources import Sources
 from orchestrator.top.app import TopApp
@@ -120,6 +122,22 @@ def test_one_port_shows_its_total_and_who_stops_it(lab: Lab) -> None:
         assert any("l1g1.p0 stops s01.p1 in priority 5" in line for line in text(app))
         await pilot.press("escape", "escape", "3")
         assert line_of(app, "l1g1.p0", "s01.p1", "5")[-1] == "l1g1"
+
+    drive(lab, act)
+
+
+def test_deadlocks_stand_above_the_pauses(lab: Lab) -> None:
+    async def act(app: TopApp, pilot: Pilot[None]) -> None:
+        pause(lab, "l0g0", "p1", 1 << 3, 2)
+        app.look()
+        await pilot.press("3")
+        assert app.snapshot is not None and app.snapshot.deadlocks == ()
+        assert not any("deadlock" in line for line in text(app))
+        app.pauses.show(replace(app.snapshot, deadlocks=(Deadlock(3, ("s00.p0", "s01.p1")),)))
+        await pilot.pause()
+        shown = [line.strip() for line in text(app)[2:4]]
+        assert shown[0] == "deadlock, priority 3: s00.p0 -> s01.p1 -> s00.p0"
+        assert shown[1].startswith("l0g0.p1")
 
     drive(lab, act)
 
