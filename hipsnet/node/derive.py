@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
-from hipsnet.node import nic_settings, rdma, sysctls
+from hipsnet.node import first_window, nic_settings, rdma, sysctls
 from hipsnet.node.desired import (
     GRO,
     TX_CHECKSUM,
@@ -58,11 +58,11 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
         fabric=fabric.name,
         name=server.name,
         links=(loopback, *ports),
-        routes=_kernel_routes(fabric, server, names) if len(together) == 1 else (),
+        routes=_server_routes(topology, fabric, server, names) if len(together) == 1 else (),
         neighbours=neighbours,
         sysctls=_server_sysctls(names, in_lab=host is None, is_alone=len(together) == 1),
         table=_table(fabric, server, identity, neighbours, names),
-        policies=_policies(fabric, server, names) if len(together) == 1 else (),
+        policies=_policies(topology, fabric, server, names) if len(together) == 1 else (),
         watchdog=_watchdog(topology),
     )
 
@@ -197,23 +197,58 @@ def _server_sysctls(names: list[str], in_lab: bool, is_alone: bool) -> dict[str,
     return settings
 
 
-def _kernel_routes(fabric: Fabric, node: Server | Switch, names: list[str]) -> tuple[RouteConfig, ...]:
+def _server_routes(
+    topology: Topology, fabric: Fabric, server: Server, names: list[str]
+) -> tuple[RouteConfig, ...]:
+    """A server's routes; in the lab with a first window, also for what is on its cables."""
+    others = _kernel_routes(fabric, server, names, _window(topology, len(fabric.servers) - 1))
+    if topology.nodes != "lab":
+        return others
+    on_link = tuple(
+        RouteConfig(
+            port.address.network,
+            ((names[port.index], None),),
+            _window(topology, len(facing(fabric, port))),
+        )
+        for port in server.ports
+        if port.address is not None
+    )
+    return (*on_link, *others)
+
+
+def _window(topology: Topology, peers: int) -> int | None:
+    if topology.nodes != "lab":
+        return None
+    return first_window.segments(topology.link.rate_bps, topology.link.mtu, peers)
+
+
+def _kernel_routes(
+    fabric: Fabric, node: Server | Switch, names: list[str], window: int | None = None
+) -> tuple[RouteConfig, ...]:
     return tuple(
-        RouteConfig(route.prefix, tuple(sorted((names[hop.port], hop.via) for hop in route.hops)))
+        RouteConfig(route.prefix, tuple(sorted((names[hop.port], hop.via) for hop in route.hops)), window)
         for route in routes(fabric, node.name)
     )
 
 
-def _policies(fabric: Fabric, server: Server, names: list[str]) -> tuple[PolicyConfig, ...]:
+def _policies(
+    topology: Topology, fabric: Fabric, server: Server, names: list[str]
+) -> tuple[PolicyConfig, ...]:
     """For each port, the shared routes by that port alone."""
+    window = _window(topology, len(fabric.servers) - 1)
     shared = [route for route in routes(fabric, server.name) if len(route.hops) > 1]
     found = []
     for port in server.ports:
-        own = sorted(
-            (route.prefix, hop.via) for route in shared for hop in route.hops if hop.port == port.index
+        name = names[port.index]
+        own = (
+            RouteConfig(route.prefix, ((name, hop.via),), window)
+            for route in shared
+            for hop in route.hops
+            if hop.port == port.index
         )
-        if own and port.address is not None:
-            found.append(PolicyConfig(names[port.index], port.address.ip, tuple(own)))
+        ways = tuple(sorted(own, key=lambda route: route.prefix))
+        if ways and port.address is not None:
+            found.append(PolicyConfig(name, port.address.ip, ways))
     return tuple(found)
 
 

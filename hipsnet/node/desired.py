@@ -80,19 +80,24 @@ class LinkConfig:
 
 @dataclass(frozen=True)
 class RouteConfig:
-    """A kernel route: `hops` are (interface, next hop) pairs, several of them share the load."""
+    """A kernel route: `hops` are (interface, next hop) pairs, several of them share the load.
+
+    The next hop of what is on the link itself is None. `window` is how many segments of a TCP connection may be
+    under way at first; None is the kernel's own number.
+    """
 
     prefix: IPv4Network
-    hops: tuple[tuple[str, IPv4Address], ...]
+    hops: tuple[tuple[str, IPv4Address | None], ...]
+    window: int | None = None
 
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """What is sent from an address of a link has ways of its own: prefixes, each by way of a next hop."""
+    """What is sent from an address of a link has routes of its own, all by that link."""
 
     link: str
     source: IPv4Address
-    routes: tuple[tuple[IPv4Network, IPv4Address], ...]
+    routes: tuple[RouteConfig, ...]
 
 
 @dataclass(frozen=True)

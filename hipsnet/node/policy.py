@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 
 from pyroute2.netlink.exceptions import NetlinkError
 
+from hipsnet.node import routes
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
@@ -33,22 +34,12 @@ def read(context: Context) -> frozenset[PolicyConfig]:
             continue
         table = message.get("FRA_TABLE")
         source = IPv4Address(message.get("FRA_SRC"))
-        found.add(PolicyConfig(names.get(table - _TABLES, ""), source, _routes(context, table)))
-    return frozenset(found)
-
-
-def _routes(context: Context, table: int) -> tuple[tuple[IPv4Network, IPv4Address], ...]:
-    messages = context.netlink.get_routes(family=socket.AF_INET, table=table)
-    return tuple(
-        sorted(
-            (IPv4Network((message.get("RTA_DST") or "0.0.0.0", message["dst_len"])), _gateway(message))
-            for message in messages
+        ways = (
+            routes.parse(way, names) for way in context.netlink.get_routes(family=socket.AF_INET, table=table)
         )
-    )
-
-
-def _gateway(message: object) -> IPv4Address:
-    return IPv4Address(message.get("RTA_GATEWAY") or "0.0.0.0")  # type: ignore[attr-defined]
+        own = tuple(sorted(ways, key=lambda route: route.prefix))
+        found.add(PolicyConfig(names.get(table - _TABLES, ""), source, own))
+    return frozenset(found)
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
@@ -67,7 +58,7 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
 
 
 def _text(policy: PolicyConfig) -> str:
-    ways = ", ".join(f"{prefix} via {via}" for prefix, via in policy.routes)
+    ways = ", ".join(f"{route.prefix} {routes.text(route)}" for route in policy.routes)
     return f"{policy.link or 'an interface that is gone'}: {ways or 'nothing'}"
 
 
@@ -81,9 +72,8 @@ def apply(context: Context, change: Change) -> None:
     context.netlink.flush_routes(table=table, family=socket.AF_INET)
     if change.action == "remove":
         return
-    for prefix, via in policy.routes:
-        request = {"dst": str(prefix), "gateway": str(via), "oif": context.index(policy.link)}
-        context.netlink.route("add", proto=PROTOCOL, table=table, **request)
+    for route in policy.routes:
+        context.netlink.route("add", table=table, **routes.request(context, route))
     context.netlink.rule(
         "add", src=f"{policy.source}/32", table=table, priority=_PRIORITY, protocol=PROTOCOL, iifname="lo"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
@@ -14,6 +15,7 @@ from hipsnet.node.desired import PROTOCOL, NodeConfig, RouteConfig
 
 _MAIN_TABLE = 254
 _KERNEL_PROTOCOL = 2
+_ON_LINK = 253
 
 
 def read(context: Context) -> tuple[frozenset[RouteConfig], frozenset[IPv4Network]]:
@@ -21,22 +23,33 @@ def read(context: Context) -> tuple[frozenset[RouteConfig], frozenset[IPv4Networ
     ours, foreign = set(), set()
     names = {index: name for name, index in context.indexes.items()}
     for message in context.netlink.get_routes(family=socket.AF_INET, table=_MAIN_TABLE):
-        prefix = IPv4Network((message.get("RTA_DST") or "0.0.0.0", message["dst_len"]))
         if message["proto"] == PROTOCOL:
-            ours.add(RouteConfig(prefix, _hops(message, names)))
+            ours.add(parse(message, names))
         elif message["proto"] != _KERNEL_PROTOCOL:
-            foreign.add(prefix)
+            foreign.add(_prefix(message))
     return frozenset(ours), frozenset(foreign)
 
 
-def _hops(message: Any, names: dict[int, str]) -> tuple[tuple[str, IPv4Address], ...]:
+def parse(message: Any, names: dict[int, str]) -> RouteConfig:
+    """The route that a netlink message describes; `names` are the interfaces' by index."""
+    metrics = message.get("RTA_METRICS")
+    return RouteConfig(
+        _prefix(message), _hops(message, names), metrics.get("RTAX_INITCWND") if metrics else None
+    )
+
+
+def _prefix(message: Any) -> IPv4Network:
+    return IPv4Network((message.get("RTA_DST") or "0.0.0.0", message["dst_len"]))
+
+
+def _hops(message: Any, names: dict[int, str]) -> tuple[tuple[str, IPv4Address | None], ...]:
     several = message.get("RTA_MULTIPATH")
     if several:
-        pairs = [(names.get(hop["oif"], "?"), IPv4Address(hop.get("RTA_GATEWAY"))) for hop in several]
-    else:
-        via = message.get("RTA_GATEWAY") or "0.0.0.0"
-        pairs = [(names.get(message.get("RTA_OIF"), "?"), IPv4Address(via))]
-    return tuple(sorted(pairs))
+        return tuple(
+            sorted((names.get(hop["oif"], "?"), IPv4Address(hop.get("RTA_GATEWAY"))) for hop in several)
+        )
+    via = message.get("RTA_GATEWAY")
+    return ((names.get(message.get("RTA_OIF"), "?"), IPv4Address(via) if via else None),)
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
@@ -47,25 +60,39 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     }
     want = {route.prefix: route for route in desired.routes}
     for prefix in sorted(have.keys() - want.keys()):
-        yield Change(desired.name, "route", "remove", str(prefix), _text(have[prefix]), "", have[prefix])
+        yield Change(desired.name, "route", "remove", str(prefix), text(have[prefix]), "", have[prefix])
     for prefix, route in want.items():
         if prefix not in have:
-            yield Change(desired.name, "route", "add", str(prefix), "", _text(route), route)
-        elif tuple(sorted(route.hops)) != have[prefix].hops:
-            before, after = _text(have[prefix]), _text(route)
+            yield Change(desired.name, "route", "add", str(prefix), "", text(route), route)
+        elif replace(route, hops=tuple(sorted(route.hops))) != have[prefix]:
+            before, after = text(have[prefix]), text(route)
             yield Change(desired.name, "route", "change", str(prefix), before, after, route)
 
 
-def _text(route: RouteConfig) -> str:
-    return " + ".join(f"via {via} {link}" for link, via in sorted(route.hops))
+def text(route: RouteConfig) -> str:
+    """How a route goes, for people."""
+    way = " + ".join(f"via {via} {link}" if via else f"on {link}" for link, via in route.hops)
+    return f"{way}, first window {route.window}" if route.window else way
 
 
 def apply(context: Context, change: Change) -> None:
-    """Add, replace or remove one route."""
+    """Add, replace or remove one route. One on a link takes the place of that which came with its address."""
     route: RouteConfig = change.value
-    verb = {"add": "add", "change": "replace", "remove": "del"}[change.action]
-    request: dict[str, Any] = {"dst": str(route.prefix), "proto": PROTOCOL, "table": _MAIN_TABLE}
-    hops = [{"gateway": str(via), "oif": context.index(link)} for link, via in route.hops]
-    if change.action != "remove":
-        request |= {"multipath": hops} if len(hops) > 1 else hops[0]
-    context.netlink.route(verb, **request)
+    on_link = any(via is None for _, via in route.hops)
+    if change.action == "remove":
+        scope = {"scope": _ON_LINK} if on_link else {}
+        context.netlink.route("del", dst=str(route.prefix), proto=PROTOCOL, table=_MAIN_TABLE, **scope)
+        return
+    verb = "replace" if on_link or change.action == "change" else "add"
+    context.netlink.route(verb, table=_MAIN_TABLE, **request(context, route))
+
+
+def request(context: Context, route: RouteConfig) -> dict[str, Any]:
+    """The arguments of `IPRoute.route` for this route, in whatever table."""
+    hops = [
+        {"oif": context.index(link)} | ({"gateway": str(via)} if via else {"scope": _ON_LINK})
+        for link, via in route.hops
+    ]
+    way = {"multipath": hops} if len(hops) > 1 else hops[0]
+    metrics = {"metrics": {"initcwnd": route.window}} if route.window else {}
+    return {"dst": str(route.prefix), "proto": PROTOCOL, **way, **metrics}

@@ -143,11 +143,12 @@ def occupancy(cell_bytes: int) -> Fraction:
 
 
 def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """What a shaped cable of the lab lets go at once: a millisecond of the rate, never less than two frames.
+    """What a shaped cable of the lab lets go at once: two milliseconds of the rate, never less than two frames.
 
-    A larger burst lets small messages pass faster than the cable; a smaller one costs rate: timers are late.
+    A larger burst lets small messages pass faster than the cable; a smaller one costs rate, for what has to wait
+    for a processor is late and cannot make up for it (one millisecond: 2 % of an all-reduce of 64 MiB).
     """
-    return max(2 * (mtu + 14), rate_bps // 8 // 1000)
+    return max(2 * (mtu + 14), rate_bps // 8 // 500)
 
 
 def link_of(topology: Topology, pfc: Pfc) -> Link:

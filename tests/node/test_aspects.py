@@ -132,6 +132,25 @@ def test_routes_single_and_shared_change_into_each_other(context: Context) -> No
         ]
 
 
+def test_a_route_on_the_link_has_a_first_window_and_stays_gone(context: Context) -> None:
+    prefix, via = IPv4Network("10.0.0.0/29"), IPv4Address("10.0.0.2")
+    near, far = (
+        RouteConfig(prefix, (("p0", None),), 99),
+        RouteConfig(IPv4Network("10.9.0.0/16"), (("p0", via),), 33),
+    )
+    steps(context, replace(BARE, routes=(near, far)))
+    assert shown("ip", "route", "show", str(prefix)).split() == (
+        ["10.0.0.0/29", "dev", "p0", "proto", "72", "scope", "link", "initcwnd", "99"]
+    )
+    assert "initcwnd 33" in shown("ip", "route", "show", "10.9.0.0/16")
+    assert steps(context, replace(BARE, routes=(replace(near, window=11),))) == [
+        ("route", "remove", "10.9.0.0/16"),
+        ("route", "change", "10.0.0.0/29"),
+    ]
+    steps(context, BARE)
+    assert shown("ip", "route", "show", str(prefix)) == ""
+
+
 def test_a_route_of_others_is_a_conflict(context: Context) -> None:
     steps(context, BARE)
     subprocess.run(["ip", "route", "add", "10.9.0.0/16", "via", "10.0.0.3"], check=True)

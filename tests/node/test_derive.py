@@ -50,7 +50,10 @@ def test_a_server_of_bcube_3_2() -> None:
     assert {(entry.link, str(entry.address)) for entry in config.neighbours} == {
         ("p0", "10.0.0.1"), ("p0", "10.0.0.3"), ("p1", "10.1.0.10"), ("p1", "10.1.0.11"),
     }  # fmt: skip
-    assert RouteConfig(IPv4Network("10.255.0.4/30"), (("p1", IPv4Address("10.1.0.10")),)) in config.routes
+    assert (
+        RouteConfig(IPv4Network("10.255.0.4/30"), (("p1", IPv4Address("10.1.0.10")),), 111) in config.routes
+    )
+    assert RouteConfig(IPv4Network("10.0.0.0/29"), (("p0", None),), 111) in config.routes
     assert config.sysctls["net/ipv4/ip_forward"] == "1"
     assert config.sysctls["net/ipv6/conf/p1/disable_ipv6"] == "1"
 
@@ -65,7 +68,8 @@ def test_the_table_says_local_neighbour_and_beyond() -> None:
     assert table[IPv4Network("10.255.0.4/30")] == TableEntry(
         IPv4Network("10.255.0.4/30"), 1, macs["10.1.0.10"]
     )
-    assert len(table) == len(config.table) == 3 + 4 + len(config.routes)
+    beyond = [route for route in config.routes if route.hops[0][1]]
+    assert len(table) == len(config.table) == 3 + 4 + len(beyond)
 
 
 def test_a_switch_of_bcube_is_a_bridge_and_one_of_a_fat_tree_a_router() -> None:
@@ -97,6 +101,8 @@ def test_a_host_keeps_its_own_names_macs_and_queues() -> None:
     assert NeighbourConfig("eth2", IPv4Address("10.1.0.10"), None) in config.neighbours
     assert "net/ipv4/tcp_rmem" not in config.sysctls
     assert {entry.mac for entry in config.table} == {None}
+    assert {route.window for route in config.routes} == {None}
+    assert all(via for route in config.routes for _, via in route.hops)
 
 
 @pytest.mark.parametrize(

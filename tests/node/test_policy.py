@@ -29,7 +29,10 @@ LINKS = tuple(
     for port, source in enumerate(SOURCES)
 )
 SHARED = RouteConfig(FAR, (("p0", GATEWAYS[0]), ("p1", GATEWAYS[1])))
-POLICIES = tuple(PolicyConfig(f"p{port}", SOURCES[port], ((FAR, GATEWAYS[port]),)) for port in (0, 1))
+POLICIES = tuple(
+    PolicyConfig(f"p{port}", SOURCES[port], (RouteConfig(FAR, ((f"p{port}", GATEWAYS[port]),)),))
+    for port in (0, 1)
+)
 CONFIG = NodeConfig("t", "node", LINKS, routes=(SHARED,), policies=POLICIES)
 
 
@@ -93,7 +96,7 @@ def test_a_bound_source_leaves_by_its_own_port(context: Context) -> None:
 def test_changes_losses_and_others_rules(context: Context) -> None:
     ip("rule", "add", "from", "10.0.0.1", "lookup", "99", "priority", "99")
     steps(context, CONFIG)
-    narrower = replace(POLICIES[0], routes=((IPv4Network("10.9.1.0/24"), GATEWAYS[0]),))
+    narrower = replace(POLICIES[0], routes=(RouteConfig(IPv4Network("10.9.1.0/24"), (("p0", GATEWAYS[0]),)),))
     assert steps(context, replace(CONFIG, policies=(narrower, POLICIES[1]))) == [("change", "from 10.0.0.1")]
     assert "10.9.1.0/24 via 10.0.0.2 dev p0" in own_table("10.0.0.1")
     assert "10.9.0.0/16" not in own_table("10.0.0.1")
@@ -116,8 +119,8 @@ def test_only_shared_routes_need_it() -> None:
     ]
     shared = {route.prefix: dict(route.hops) for route in config.routes if len(route.hops) > 1}
     for found in config.policies:
-        assert {prefix: {found.link: via} for prefix, via in found.routes} == {
-            prefix: {found.link: hops[found.link]} for prefix, hops in shared.items()
+        assert {route.prefix: route.hops for route in found.routes} == {
+            prefix: ((found.link, hops[found.link]),) for prefix, hops in shared.items()
         }
     for shape in ("bcube, n: 3, levels: 2", "torus, sides: [4, 4]"):
         topology = parse(text % shape, "t.yaml")

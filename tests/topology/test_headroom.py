@@ -144,7 +144,7 @@ def test_the_labs_peers_answer_as_programs_do() -> None:
     text = HEAD + "link: {rate: 1Gbit/s, mtu: 1500, delay: 1ms}\npfc: {}\n"
     link = headroom.link_of(topology := parse(text, "t.yaml"), topology.pfc)
     assert part(link, "response") == 625_000
-    assert part(link, "burst") == 125_000
+    assert part(link, "burst") == 250_000
     assert part(link, "cable") == 250_000 + 4  # 2 x 15.18 ns of fibre
     topology = parse(text.replace("{}", "{response: 100us}"), "t.yaml")
     assert part(headroom.link_of(topology, topology.pfc), "response") == 12_500

@@ -32,7 +32,7 @@ FULL = head("""
       cable_m: 5
       xoff: 100KiB
       xon: 80KiB
-      headroom: 3MiB
+      headroom: 3800KiB
       alpha: 0.5
       watchdog: {detect_ms: 400, restore_ms: 800, action: alert}
       phy: twinax
@@ -222,8 +222,8 @@ BAD = {
     "XON above XOFF": (head("pfc: {xon: 2KiB, xoff: 1KiB}\n"), 4, "pfc.xon", "2KiB", "less than xoff", None),
     "XON at XOFF": (head("pfc: {xon: 1024B, xoff: 1KiB}\n"), 4, "pfc.xon", "1024B", "less than xoff", None),
     "too little headroom": (
-        head("pfc:\n  response: 100us\n  headroom: 87000B\n"),
-        *(6, "pfc.headroom", "87000B", "87048B or more: 500Mbit/s, 3 m and MTU 9000", None),
+        head("pfc:\n  response: 100us\n  headroom: 149500B\n"),
+        *(6, "pfc.headroom", "149500B", "149548B or more: 500Mbit/s, 3 m and MTU 9000", None),
     ),
     "two kinds of pause": (
         head("pfc: {}\nnic: {pause: 'on'}\n"),
