@@ -14,6 +14,7 @@ import numpy as np
 from hipsnet.errors import ProvisionError
 
 _FOLDER = Path(__file__).parent
+_TABLES = ("SWITCH_COUNTERS", "PORT_COUNTERS", "PRIORITY_COUNTERS", "PFC_COUNTERS", "EVENT_FIELDS")
 PRIORITIES = 8
 
 
@@ -42,41 +43,37 @@ class SwitchCounters:
         return {name: count for name, count in losses.items() if count}
 
 
+@dataclass(frozen=True)
+class CountersFile:
+    """The whole file: its switches by name, in its order, and the watchdog's ring, of `event_ring`."""
+
+    switches: dict[str, SwitchCounters]
+    events: np.ndarray[Any, np.dtype[Any]]
+
+
 def read(path: Path) -> dict[str, SwitchCounters]:
-    """All switches of the file by name, in its order. Raises ProvisionError if no soft switch has written it."""
-    return switches_of(content(path))
+    """All switches by name. Raises what `read_file` raises."""
+    return read_file(path).switches
 
 
-def content(path: Path) -> bytes:
-    """The whole file, whose head is of `file_layout`. Raises ProvisionError if no soft switch has written it."""
+def read_file(path: Path) -> CountersFile:
+    """Raises ProvisionError if no soft switch has written it, or one of another version."""
     try:
-        found = path.read_bytes()
+        return _parsed(path.read_bytes())
     except FileNotFoundError:
         raise ProvisionError(
             f"{path}: wanted the counters of a soft switch, found none; does it run?"
         ) from None
-    head = file_layout()
-    if len(found) < 8 or found[:8] != _mark().to_bytes(8, sys.byteorder):
-        raise ProvisionError(f"{path}: wanted the counters of this version's soft switch, found others")
-    if len(found) < head.itemsize:
-        raise ProvisionError(f"{path}: wanted the counters of a soft switch, found {len(found)} bytes")
-    return found
+    except ValueError as error:
+        raise ProvisionError(
+            f"{path}: wanted the counters of this version's soft switch, {error}; "
+            "destroy the lab and provision it anew"
+        ) from None
 
 
-def switches_of(content: bytes) -> dict[str, SwitchCounters]:
-    """All switches by name, of a whole file."""
-    head = file_layout()
-    (file,) = np.frombuffer(content, head, 1)
-    found, at = {}, head.itemsize
-    for _ in range(int(file["switches"])):
-        counters, at = _read_switch(content, at)
-        found[counters.name] = counters
-    return found
-
-
-def file_layout() -> np.dtype[Any]:
-    """The head of the file; `events` are a ring of EVENT_FIELDS."""
-    return _layout("struct switch_file")
+def event_ring() -> np.dtype[Any]:
+    """The layout of the last events, which any memory may hold."""
+    return _layout("struct switch_file")["events"]
 
 
 def meanings() -> dict[str, str]:
@@ -94,13 +91,46 @@ def from_bytes(content: bytes) -> SwitchCounters:
     return _read_switch(content, 0)[0]
 
 
+def _parsed(content: bytes) -> CountersFile:
+    """Raises ValueError if the file is not of this version, or not whole."""
+    if content[:8] != _number("SWITCH_FILE_MARK").to_bytes(8, sys.byteorder):
+        raise ValueError("found a file without their mark")
+    layout = _layout("struct switch_file")
+    (head,) = _rows(content, layout, 1, 0)
+    if head["layout"] != _fingerprint():
+        raise ValueError("found others")
+    switches, at = {}, layout.itemsize
+    for _ in range(int(head["switches"])):
+        counters, at = _read_switch(content, at)
+        switches[counters.name] = counters
+    if at != len(content):
+        raise ValueError(f"found {len(content)} bytes instead of {at}")
+    return CountersFile(switches, head["events"])
+
+
 def _read_switch(content: bytes, at: int) -> tuple[SwitchCounters, int]:
     head, port = _layout("struct switch_counters"), _layout("struct port_counters")
-    (row,) = np.frombuffer(content, head, 1, at)
+    (row,) = _rows(content, head, 1, at)
     at += head.itemsize
-    ports = np.frombuffer(content, port, int(row["ports"]), at)
+    ports = _rows(content, port, int(row["ports"]), at)
     totals = {name: int(row[name]) for name in head.names or () if name != "name"}
     return SwitchCounters(row["name"].decode(), totals, ports), at + ports.nbytes
+
+
+def _rows(content: bytes, layout: np.dtype[Any], count: int, at: int) -> np.ndarray[Any, np.dtype[Any]]:
+    if len(content) - at < count * layout.itemsize:
+        raise ValueError(f"found only {len(content)} bytes")
+    return np.frombuffer(content, layout, count, at)
+
+
+@cache
+def _fingerprint() -> int:
+    """switch_layout() of switch/counters.h: FNV-1a, 64 bits, over the names of all fields in their order."""
+    value = 0xCBF29CE484222325
+    tables = _tables()
+    for byte in "".join(f"{name} " for table in _TABLES for name in tables[table]).encode():
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
 
 
 @cache
@@ -109,7 +139,7 @@ def _layout(what: str) -> np.dtype[Any]:
     tables = _tables()
     if what == "struct switch_file":
         event = np.dtype([(name, "u8") for name in tables["EVENT_FIELDS"]])
-        words: list[Any] = [(name, "u8") for name in ("mark", "switches", "pid", "events_told")]
+        words: list[Any] = [(name, "u8") for name in ("mark", "layout", "switches", "pid", "events_told")]
         return np.dtype([*words, ("events", event, (_number("SWITCH_EVENTS"),))])
     if what == "struct switch_counters":
         return np.dtype([("name", "S32"), *((name, "u8") for name in tables["SWITCH_COUNTERS"])])
@@ -127,10 +157,6 @@ def _tables() -> dict[str, dict[str, str]]:
     for name, lines in re.findall(r"#define (\w+_(?:COUNTERS|FIELDS))\(COUNTER\)((?:.*\\\n)+.*)", text):
         found[name] = dict(re.findall(r'COUNTER\((\w+),\s*"([^"]*)"\)', lines))
     return found
-
-
-def _mark() -> int:
-    return _number("SWITCH_FILE_MARK")
 
 
 @cache

@@ -34,11 +34,9 @@ class SwitchEvent:
 
 
 def read(path: Path) -> tuple[SwitchEvent, ...]:
-    """The last events, in their order. Raises what `counters.read` raises."""
-    content = counters.content(path)
-    names = tuple(counters.switches_of(content))
-    (file,) = np.frombuffer(content, counters.file_layout(), 1)
-    return from_rows(file["events"], names)
+    """The last events, in their order. Raises what `counters.read_file` raises."""
+    file = counters.read_file(path)
+    return from_rows(file.events, tuple(file.switches))
 
 
 def from_rows(rows: np.ndarray[Any, np.dtype[Any]], switches: tuple[str, ...]) -> tuple[SwitchEvent, ...]:

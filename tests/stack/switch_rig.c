@@ -235,3 +235,18 @@ const struct pfc_counters *pauses_counters(struct pauses *pauses, u64 now)
 	pfc_settle(&pauses->port, now);
 	return pauses->counters;
 }
+
+u64 rig_counters_bytes(const struct rig *rig)
+{
+	return sizeof(struct switch_counters) + rig->core.ports * sizeof(struct port_counters);
+}
+
+/* The head of a file of so many switches; its size in bytes. */
+u64 rig_file_head(u8 *at, u64 room, u64 switches)
+{
+	const struct switch_file head = {SWITCH_FILE_MARK, switch_layout(), .switches = switches};
+
+	if (room >= sizeof(head))
+		memcpy(at, &head, sizeof(head));
+	return sizeof(head);
+}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hipsnet.stack.building import library
-from hipsnet.stack.counters import SwitchCounters, file_layout, from_bytes
+from hipsnet.stack.counters import SwitchCounters, event_ring, from_bytes
 from hipsnet.stack.switch_events import SwitchEvent, from_rows
 
 NEVER = 2**64 - 1
@@ -33,6 +33,8 @@ _WIDE = {
     "rig_queue": ctypes.c_uint64,
     "rig_shared": ctypes.c_uint64,
     "rig_headroom": ctypes.c_uint64,
+    "rig_counters_bytes": ctypes.c_uint64,
+    "rig_file_head": ctypes.c_uint64,
     "rig_admit": ctypes.c_bool,
     "rig_fix": ctypes.c_bool,
     "pauses_new": ctypes.c_void_p,
@@ -63,6 +65,13 @@ def _library() -> ctypes.CDLL:
     found.rig_counters.restype = ctypes.c_void_p
     found.pauses_counters.restype = ctypes.POINTER(ctypes.c_uint64)
     return found
+
+
+def file_head(switches: int) -> bytes:
+    """What stands before the switches in the file of their counters."""
+    room = (ctypes.c_uint8 * (1 << 20))()
+    size = _library().rig_file_head(room, _u64(len(room)), _u64(switches))
+    return bytes(room[:size])
 
 
 def _u64(value: int) -> ctypes.c_uint64:
@@ -173,7 +182,7 @@ class Rig:
 
     def events(self) -> tuple[SwitchEvent, ...]:
         """Through the reader that everybody uses; the switch is called `rig`."""
-        ring = file_layout()["events"]
+        ring = event_ring()
         rows = np.frombuffer(ctypes.string_at(self._c.rig_events(self._rig), ring.itemsize), ring, 1)
         return from_rows(rows[0], ("rig",))
 
@@ -207,7 +216,12 @@ class Rig:
 
     def counters(self) -> SwitchCounters:
         """Through the reader that everybody uses."""
-        return from_bytes(ctypes.string_at(self._c.rig_counters(self._rig), 1 << 17))
+        return from_bytes(self.counted())
+
+    def counted(self) -> bytes:
+        """The memory of the counters."""
+        size = int(self._c.rig_counters_bytes(self._rig))
+        return ctypes.string_at(self._c.rig_counters(self._rig), size)
 
 
 @contextmanager

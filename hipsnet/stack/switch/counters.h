@@ -10,7 +10,7 @@
 
 #include "cable/pfc.h"
 
-#define SWITCH_FILE_MARK  0x3273777370696800ULL /* "\0hipsws2" */
+#define SWITCH_FILE_MARK  0x3373777370696800ULL /* "\0hipsws3" */
 #define SWITCH_NAME_BYTES 32
 #define SWITCH_EVENTS     256
 
@@ -86,6 +86,7 @@ struct switch_events {
 
 struct switch_file {
 	u64 mark;
+	u64 layout; /* switch_layout() */
 	u64 switches;
 	u64 pid;
 	struct switch_events events;
@@ -105,3 +106,20 @@ struct port_counters {
 	struct priority_counters priority[PRIORITIES];
 	struct pfc_counters pause[PRIORITIES];
 };
+
+/* clang-format off */
+#define COUNTER_NAME(name, meaning) #name " "
+#define SWITCH_FIELD_NAMES                                                             \
+	SWITCH_COUNTERS(COUNTER_NAME) PORT_COUNTERS(COUNTER_NAME)                        \
+	PRIORITY_COUNTERS(COUNTER_NAME) PFC_COUNTERS(COUNTER_NAME) EVENT_FIELDS(COUNTER_NAME)
+/* clang-format on */
+
+/* Tells a reader of another version that its fields are others: FNV-1a over their names. */
+static inline u64 switch_layout(void)
+{
+	u64 value = 0xcbf29ce484222325ULL;
+
+	for (const char *at = SWITCH_FIELD_NAMES; *at; at++)
+		value = (value ^ (u8)*at) * 0x100000001b3ULL;
+	return value;
+}

@@ -108,7 +108,11 @@ static u64 counters_bytes(const struct switch_config *found)
 	return sizeof(struct switch_counters) + found->core->ports * sizeof(struct port_counters);
 }
 
-/* The file appears under its name when it is whole. */
+static void path_of_part(char *part, u32 bytes, const struct fabric_config *config)
+{
+	snprintf(part, bytes, "%s.part", config->counters);
+}
+
 static struct switch_file *map_counters(const struct fabric_config *config)
 {
 	char part[sizeof(config->counters) + 8];
@@ -116,18 +120,29 @@ static struct switch_file *map_counters(const struct fabric_config *config)
 
 	for (u32 i = 0; i < config->count; i++)
 		bytes += counters_bytes(&config->switches[i]);
-	snprintf(part, sizeof(part), "%s.part", config->counters);
+	path_of_part(part, sizeof(part), config);
 	int fd = open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
 		fail("make", part);
 	struct switch_file *file =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-	if (file == MAP_FAILED || rename(part, config->counters) < 0)
+	if (file == MAP_FAILED)
 		fail("make", config->counters);
 	close(fd);
 	file->mark = SWITCH_FILE_MARK;
+	file->layout = switch_layout();
 	file->switches = config->count;
 	return file;
+}
+
+/* The file appears under its name when it is whole. */
+static void publish_counters(const struct fabric_config *config)
+{
+	char part[sizeof(config->counters) + 8];
+
+	path_of_part(part, sizeof(part), config);
+	if (rename(part, config->counters) < 0)
+		fail("make", config->counters);
 }
 
 struct switch_file *open_fabric(struct fabric *fabric, const struct fabric_config *config)
@@ -145,5 +160,6 @@ struct switch_file *open_fabric(struct fabric *fabric, const struct fabric_confi
 		open_switch(fabric, config, i, &file->events, at);
 		at += counters_bytes(&config->switches[i]);
 	}
+	publish_counters(config);
 	return file;
 }
