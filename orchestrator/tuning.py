@@ -14,6 +14,8 @@ FULL = 0.97
 """A goodput of so much of the best is full: the difference is the machine's."""
 IN_TIME = 1.25
 """A synchronization that takes so much of the fastest is in time: few are measured, on a machine that is shared."""
+ALIKE = 1.05
+"""A pause time of so much of the least is no worse: the difference is chance."""
 _KIB = 1024
 _SHARES = (16, 8, 4)
 
@@ -99,20 +101,34 @@ def grid(topology: Topology, xoffs: Sequence[int] = ()) -> tuple[Setting, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def flaw(trial: Trial, trials: Sequence[Trial]) -> str:
+    """Why a setting is out of the question; empty if it is not."""
+    lossless = [other for other in trials if not other.lost]
+    if trial.lost:
+        return "loses"
+    if trial.goodput_bps < FULL * max(other.goodput_bps for other in lossless):
+        return "slow incast"
+    return "slow sync" if trial.probe_s > IN_TIME * min(other.probe_s for other in lossless) else ""
+
+
 def is_good(trial: Trial, trials: Sequence[Trial]) -> bool:
     """Whether nothing was lost, the goodput is full and the synchronization in time."""
-    lossless = [other for other in trials if not other.lost]
-    return (
-        not trial.lost
-        and trial.goodput_bps >= FULL * max(other.goodput_bps for other in lossless)
-        and trial.probe_s <= IN_TIME * min(other.probe_s for other in lossless)
-    )
+    return not flaw(trial, trials)
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """The good one with the least pause time; None if nothing is good."""
+    """The good one with the least pause time; None if nothing is good.
+
+    Among those that are alike it is the file's own, then one that marks: a fabric without ECN has only pauses.
+    """
     good = [trial for trial in trials if is_good(trial, trials)]
-    return min(good, key=lambda trial: trial.pause_s, default=None)
+    least = min((trial.pause_s for trial in good), default=0.0)
+    alike = [trial for trial in good if trial.pause_s <= ALIKE * least]
+    return min(
+        alike,
+        key=lambda trial: (not trial.is_present, trial.setting.kmax is None, trial.pause_s),
+        default=None,
+    )
 
 
 def size(length: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +19,7 @@ from hipsnet.errors import InputError
 from hipsnet.topology import Topology
 from hipsnet.topology.quantities import format_rate
 from orchestrator.drawing import FONT, INK, PAPER
-from orchestrator.tuning import Setting, Trial, best, is_good, shown_xoff, size
+from orchestrator.tuning import Setting, Trial, best, flaw, is_good, shown_xoff, size
 
 _COLUMNS = ("", "XOFF", "XON", "ECN", "goodput", "sync", "lost", "marks", "paused: incast", "sync", "both")
 _INCAST, _PROBE, _PALE = "#2563eb", "#f59e0b", 0.35
@@ -36,25 +36,30 @@ def progress(total: int) -> Iterator[Callable[[Trial], None]]:
         yield lambda _: bar.update(task, advance=1, refresh=True)
 
 
-def as_json(topology: Topology, trials: Sequence[Trial]) -> dict[str, Any]:
-    """All trials as plain data, and the best; sizes in bytes, times in seconds."""
+def as_json(topology: Topology, document: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
+    """All trials as plain data, and the best for the file of that content; sizes in bytes, times in seconds."""
     chosen = best(trials)
     return {
         "fabric": topology.name,
         "trials": [
-            asdict(trial) | {"pause_s": trial.pause_s, "good": is_good(trial, trials)} for trial in trials
+            asdict(trial)
+            | {"pause_s": trial.pause_s, "good": is_good(trial, trials), "flaw": flaw(trial, trials)}
+            for trial in trials
         ],
         "best": None if chosen is None else asdict(chosen.setting),
-        "yaml": None if chosen is None else paste(chosen.setting),
+        "yaml": None if chosen is None else paste(document, chosen.setting),
     }
 
 
-def paste(setting: Setting) -> str:
-    """The keys for the topology file."""
-    return yaml.safe_dump(setting.sections(), sort_keys=False)
+def paste(document: Mapping[str, Any], setting: Setting) -> str:
+    """The sections `roce` and `pfc` of the file, whole, with the setting in them: to stand in place of its own."""
+    applied = setting.applied(document)
+    return yaml.safe_dump({section: applied[section] for section in ("roce", "pfc")}, sort_keys=False)
 
 
-def parts(topology: Topology, trials: Sequence[Trial]) -> Iterator[RenderableType]:
+def parts(
+    topology: Topology, document: Mapping[str, Any], trials: Sequence[Trial]
+) -> Iterator[RenderableType]:
     """The table, and what follows from it."""
     chosen = best(trials)
     table = Table(
@@ -64,17 +69,19 @@ def parts(topology: Topology, trials: Sequence[Trial]) -> Iterator[RenderableTyp
         table.add_column(column, justify="left" if number < 4 else "right")
     for trial in trials:
         style = "bold green" if trial is chosen else "" if is_good(trial, trials) else "dim"
-        table.add_row(*_row(topology, trial, trial is chosen), style=style)
+        names = ("file" if trial.is_present else "", "best" if trial is chosen else flaw(trial, trials))
+        verdict = ", ".join(filter(None, names))
+        table.add_row(verdict, *_row(topology, trial), style=style)
     yield table
     if chosen is None:
         yield "no setting lost nothing at full goodput and in time; the fabric is as it was"
         return
     if chosen.is_present:
-        yield "nothing that was tried is better than what the file has"
+        yield "nothing that was tried is better than what the file has (by more than chance)"
         return
     saved = next(trial for trial in trials if trial.is_present).pause_s - chosen.pause_s
-    yield f"least pause time at full goodput, nothing lost: {saved:.2f} s less than the file's; for the file:"
-    yield Syntax(paste(chosen.setting).rstrip(), "yaml", background_color="default")
+    yield f"least pause time at full goodput, nothing lost: {saved:.2f} s less than the file's; in its place:"
+    yield Syntax(paste(document, chosen.setting).rstrip(), "yaml", background_color="default")
 
 
 def draw(topology: Topology, trials: Sequence[Trial], output: Path) -> None:
@@ -140,9 +147,8 @@ def _ecn(setting: Setting) -> str:
     return "off" if setting.kmax is None else f"{size(setting.kmin or 0)}-{size(setting.kmax)}"
 
 
-def _row(topology: Topology, trial: Trial, is_best: bool) -> Iterator[str]:
+def _row(topology: Topology, trial: Trial) -> Iterator[str]:
     setting = trial.setting
-    yield "best" if is_best else "file" if trial.is_present else ""
     yield shown_xoff(topology, setting)
     yield size(setting.xon) if setting.xon else "derived"
     yield _ecn(setting)

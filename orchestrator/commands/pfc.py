@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 
 from hipsnet.errors import InputError
@@ -96,13 +97,14 @@ def tune(
     settings = tuning.grid(topology, [parse_size(text, "--xoff") for text in xoff or ()])
     with tuning_view.progress(len(settings)) as tell:
         trials = tuning_trials.tried(file, settings, effort, tell)
+    document = yaml.safe_load(file.read_text())
     if picture is not None:
         tuning_view.draw(topology, trials, picture)
     if as_json:
-        typer.echo(json.dumps(tuning_view.as_json(topology, trials), indent=2))
+        typer.echo(json.dumps(tuning_view.as_json(topology, document, trials), indent=2))
         return
     console = _console()
-    for part in tuning_view.parts(topology, trials):
+    for part in tuning_view.parts(topology, document, trials):
         console.print(part)
 
 

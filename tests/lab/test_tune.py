@@ -47,8 +47,13 @@ def test_settings_are_tried_and_the_fabric_is_as_it_was(lab: Lab, tmp_path: Path
     assert trials[1]["marks"] > trials[2]["marks"] == 0  # the last marks nothing
     good = [trial for trial in trials if trial["good"]]
     if good:  # else a busy machine has made each either slower or late
-        assert min(good, key=lambda trial: trial["pause_s"])["setting"] == found["best"]
-        assert set(yaml.safe_load(found["yaml"])) == {"roce", "pfc"}
+        assert found["best"] in [trial["setting"] for trial in good]
+        pasted = tmp_path / "pasted.yaml"
+        pasted.write_text(
+            yaml.safe_dump(yaml.safe_load(lab.file.read_text()) | yaml.safe_load(found["yaml"]))
+        )
+        explained = hipsnet("pfc", "explain", pasted)
+        assert explained.returncode == 0, explained.stderr
     assert "XOFF 36KiB" in picture.read_text()
     (after,) = soft_switch.running(lab.name)
     assert after.digest == before.digest

@@ -10,7 +10,7 @@ import yaml
 
 from hipsnet.topology import Topology, parse
 from orchestrator import tuning_view
-from orchestrator.tuning import Setting, Trial, best, grid, is_good, present
+from orchestrator.tuning import Setting, Trial, best, flaw, grid, is_good, present
 
 KIB = 1024
 FILE = """\
@@ -55,13 +55,23 @@ def test_every_setting_is_a_file_that_holds_and_says_it(topology: Topology) -> N
     assert yaml.safe_load(FILE) == document
 
 
-def test_the_yaml_to_paste_is_the_setting(topology: Topology) -> None:
+def test_the_yaml_to_paste_is_the_files_sections_with_the_setting(topology: Topology) -> None:
+    document = yaml.safe_load(FILE)
     for setting in grid(topology)[1:]:
-        pasted = yaml.safe_load(tuning_view.paste(setting))
-        document = yaml.safe_load(FILE)
-        for section, keys in pasted.items():
-            document[section] |= keys
-        assert present(parse(yaml.safe_dump(document), "pasted.yaml")) == setting
+        pasted = yaml.safe_load(tuning_view.paste(document, setting))
+        assert set(pasted) == {"roce", "pfc"}
+        changed = parse(yaml.safe_dump(document | pasted), "pasted.yaml")
+        assert present(changed) == setting
+        assert changed.pfc and (changed.pfc.alpha, changed.roce.ecn.pmax) == (2, 0.5)
+
+
+def test_of_those_that_are_alike_the_files_own_stays_and_marking_does() -> None:
+    marks = replace(TRIAL, setting=replace(TRIAL.setting, kmin=1, kmax=2), incast_pause_s=2.05)
+    own = replace(TRIAL, is_present=True, incast_pause_s=2.1)
+    worse = replace(own, incast_pause_s=2.7)
+    assert best((TRIAL, marks)) is marks
+    assert best((TRIAL, marks, own)) is own
+    assert best((TRIAL, marks, worse)) is marks
 
 
 def test_least_pause_wins_among_those_that_lose_nothing_and_are_as_fast() -> None:
@@ -71,9 +81,10 @@ def test_least_pause_wins_among_those_that_lose_nothing_and_are_as_fast() -> Non
     more = replace(TRIAL, probe_pause_s=0.6)
     trials = (lossy, slow, more, late, TRIAL)
     assert [is_good(trial, trials) for trial in trials] == [False, False, True, False, True]
+    assert [flaw(trial, trials) for trial in trials] == ["loses", "slow incast", "", "slow sync", ""]
     assert best(trials) is TRIAL
     assert best((lossy,)) is None
-    assert tuning_view.as_json(parse(FILE, "f"), trials)["best"] == {
+    assert tuning_view.as_json(parse(FILE, "f"), yaml.safe_load(FILE), trials)["best"] == {
         "xoff": 128 * KIB, "xon": 64 * KIB, "kmin": None, "kmax": None,
     }  # fmt: skip
 
