@@ -21,7 +21,7 @@ def as_json(topology: Topology, told: Sequence[Told], deadlocks: Sequence[Deadlo
     return {
         "fabric": topology.name,
         "watchdog": _watchdog(topology),
-        "events": [asdict(event) | {"time": event.time.isoformat()} for event in told],
+        "events": [_record(event) for event in told],
         "deadlocks": [asdict(deadlock) for deadlock in deadlocks],
     }
 
@@ -44,11 +44,17 @@ def parts(
             table.add_row(*_row(event))
         yield table
     elif watchdog is not None:
-        yield "no storm since the soft switches started"
+        yield "no storm since soft switches and programs started"
     for deadlock in deadlocks:
         yield f"[bold red]deadlock[/] {deadlock}"
     if not deadlocks:
         yield "no deadlock now"
+
+
+def _record(event: Told) -> dict[str, Any]:
+    found = asdict(event) | {"time": event.time.isoformat()}
+    del found["time_ns"]  # of no clock that the reader has
+    return found
 
 
 def _row(event: Told) -> Iterator[str]:

@@ -1,16 +1,20 @@
-"""What the watchdog of a lab's soft switches has told: storms, by the names of ports."""
+"""What the watchdogs of a lab have told: storms at its soft switches and servers, by the names of ports."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from hipsnet.errors import ProvisionError
+from hipsnet.node import storms
+from hipsnet.node.storms import Storm
 from hipsnet.stack import switch_events
 from hipsnet.stack.switch_events import SwitchEvent
 from hipsnet.topology import Fabric
+from hipsnet.topology.fabric import Port
 from orchestrator import soft_switch
 from orchestrator.telemetry.events import Event
 
@@ -19,12 +23,14 @@ from orchestrator.telemetry.events import Event
 class Told:
     """A storm that was detected at `port`, or is over there.
 
-    `culprit` is the other end of its cable, which pauses; `victims` are the ports of the same switch by which the
+    `culprit` is the other end of its cable, which pauses; `victims` are the ports of the same node by which the
     frames came that waited, `senders` the other ends of theirs. `frames` were waiting; of one that is over, it
-    has cost so many. `seconds` it had been stuck when it was detected, or lasted from then on.
+    has cost so many. `seconds` it had been stuck when it was detected, or lasted from then on. `number` counts
+    the events of all soft switches, of a server the storms of its port and priority; of those, the last is known.
     """
 
     number: int
+    time_ns: int
     time: datetime
     kind: Literal["storm", "restored"]
     action: str
@@ -38,13 +44,9 @@ class Told:
 
 
 def told(fabric: Fabric) -> tuple[Told, ...]:
-    """The last events, in their order; nothing where no soft switch runs."""
-    try:
-        found = switch_events.read(soft_switch.counters_path(fabric.name))
-    except ProvisionError:
-        return ()
-    known = (event for event in found if event.switch in fabric.nodes)
-    return tuple(_by_names(fabric, event) for event in known)
+    """The last events, in their order; nothing where nobody watches."""
+    found = [*_of_switches(fabric), *_of_servers(fabric)]
+    return tuple(sorted(found, key=lambda event: event.time_ns))
 
 
 class WatchdogLog:
@@ -52,16 +54,13 @@ class WatchdogLog:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._last = max((event.number for event in told(fabric)), default=0)
+        self._known = set(map(_key, told(fabric)))
 
     def new(self) -> tuple[Event, ...]:
         """What was told since the last call."""
         found = told(self._fabric)
-        newest = max((event.number for event in found), default=0)
-        if newest < self._last:  # other switches, which begin with 1
-            self._last = 0
-        last, self._last = self._last, newest
-        return tuple(as_event(event) for event in found if event.number > last)
+        known, self._known = self._known, set(map(_key, found))
+        return tuple(as_event(event) for event in found if _key(event) not in known)
 
 
 def as_event(event: Told) -> Event:
@@ -70,25 +69,76 @@ def as_event(event: Told) -> Event:
         detail = f"priority {event.priority}: after {event.seconds:.1f} s, {event.frames} frames dropped"
         return Event("storm restored", event.port, detail)
     detail = f"priority {event.priority}: {event.action}; stopped by {event.culprit}"
-    return Event("storm detected", event.port, f"{detail}, holds up {', '.join(event.senders)}")
+    return Event("storm detected", event.port, f"{detail}, holds up {', '.join(event.senders) or 'nobody'}")
 
 
-def _by_names(fabric: Fabric, event: SwitchEvent) -> Told:
+def _key(event: Told) -> tuple[object, ...]:
+    """What tells it from all others; when a storm is over is known better later, so its time does not."""
+    began_ns = event.time_ns if event.kind == "storm" else None
+    return event.port, event.priority, event.kind, event.number, began_ns
+
+
+def _of_switches(fabric: Fabric) -> Iterator[Told]:
+    try:
+        found = switch_events.read(soft_switch.counters_path(fabric.name))
+    except ProvisionError:
+        return
+    for event in found:
+        if event.switch in fabric.nodes:
+            yield _of_switch(fabric, event)
+
+
+def _of_switch(fabric: Fabric, event: SwitchEvent) -> Told:
     ports = fabric.nodes[event.switch].ports
-    victims = [ports[index] for index in event.victims]
-    peers = [fabric.peer(port) for port in (ports[event.port], *victims)]
-    culprit, *senders = (f"{peer.node}.{peer.name}" for peer in peers)
-    age_s = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - event.time_ns) / 1e9
-    return Told(
+    return _named(
+        fabric,
+        ports[event.port],
+        [ports[index] for index in event.victims],
         number=event.number,
-        time=datetime.fromtimestamp(time.time() - age_s, UTC),
+        time_ns=event.time_ns,
         kind=event.kind,
         action=event.action,
-        port=f"{event.switch}.{ports[event.port].name}",
         priority=event.priority,
-        culprit=culprit,
-        victims=tuple(f"{port.node}.{port.name}" for port in victims),
-        senders=tuple(senders),
         frames=event.frames,
         seconds=(event.time_ns - event.began_ns) / 1e9,
+    )
+
+
+def _of_servers(fabric: Fabric) -> Iterator[Told]:
+    for server in fabric.servers:
+        try:
+            found = storms.read_storms(fabric.name, server.name)
+        except ProvisionError:
+            continue
+        for storm in found:
+            yield from _of_server(fabric, server.ports, storm)
+
+
+def _of_server(fabric: Fabric, ports: tuple[Port, ...], storm: Storm) -> Iterator[Told]:
+    victims = [ports[index] for index in storm.victims if index < len(ports)]
+    both = {"number": storm.number, "action": storm.action, "priority": storm.priority}
+    yield _named(
+        fabric, ports[storm.port], victims, time_ns=storm.seen_ns, kind="storm", frames=storm.waiting,
+        seconds=(storm.seen_ns - storm.since_ns) / 1e9, **both,
+    )  # fmt: skip
+    if storm.over_ns is not None:
+        yield _named(
+            fabric, ports[storm.port], victims, time_ns=storm.over_ns, kind="restored", frames=storm.lost,
+            seconds=(storm.over_ns - storm.seen_ns) / 1e9, **both,
+        )  # fmt: skip
+
+
+def _named(fabric: Fabric, port: Port, victims: list[Port], time_ns: int, **fields: Any) -> Told:
+    """By the names of the ports and of the other ends of their cables."""
+    peers = [fabric.peer(one) for one in (port, *victims)]
+    culprit, *senders = (f"{peer.node}.{peer.name}" for peer in peers)
+    age_s = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time_ns) / 1e9
+    return Told(
+        time_ns=time_ns,
+        time=datetime.fromtimestamp(time.time() - age_s, UTC),
+        port=f"{port.node}.{port.name}",
+        culprit=culprit,
+        victims=tuple(f"{one.node}.{one.name}" for one in victims),
+        senders=tuple(senders),
+        **fields,
     )

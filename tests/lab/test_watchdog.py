@@ -8,14 +8,18 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from hipsnet.node.forwarding import frames_by_reason, read_counters
 from hipsnet.stack import counters, switch_events
 from hipsnet.stack.switch_events import SwitchEvent
+from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port
 from orchestrator import soft_switch, traffic
 from orchestrator.telemetry import watching
 from orchestrator.telemetry.monitor import Monitor
 from orchestrator.traffic import Flow
+from tests.kernel.frames import ethernet, ipv4, pfc, udp
 from tests.lab.rig import Lab, hipsnet
+from tests.lab.test_deadlock import sender
 
 MakeLab = Callable[..., Lab]
 
@@ -96,6 +100,74 @@ def test_a_storm_is_detected_in_its_time_and_held_where_it_is(make_lab: MakeLab,
         assert (event["victims"], event["senders"]) == (["l0g0.p1", "l0g0.p2"], ["s1.p0", "s2.p0"])
     shown = hipsnet("pfc", "events", lab.file)
     assert shown.returncode == 0 and "restored" in shown.stdout and "no deadlock now" in shown.stdout
+
+
+def crossing(fabric: Fabric, dscp: int) -> tuple[Port, Port, bytes]:
+    """The way from the first server of a ring over its neighbour: out, the neighbour's way onward, a frame."""
+    first = fabric.servers[0]
+    out = first.ports[0]
+    entry = fabric.peer(out)
+    middle = next(server for server in fabric.servers if server.name == entry.node)
+    onward = next(port for port in middle.ports if port != entry)
+    last = next(server for server in fabric.servers if server.name == fabric.peer(onward).node)
+    packet = ipv4(str(last.identity), udp(4791, bytes(200)), tos=dscp << 2, source=str(first.identity))
+    return out, onward, ethernet(packet, to=entry.mac, source=out.mac)
+
+
+@pytest.mark.parametrize("action", ["drop", "forward", "alert"])
+def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action: str) -> None:
+    lab = make_lab(
+        {"kind": "torus", "sides": [4]},
+        link={"rate": "20Mbit/s"},  # a pause lasts 1.7 s
+        pfc={
+            "priorities": [PRIORITY],
+            "watchdog": {"detect_ms": DETECT, "restore_ms": RESTORE, "action": action},
+        },
+    )
+    lab.provision()
+    topology, fabric = lab.load()
+    out, onward, frame = crossing(fabric, 26)
+    _, _, other = crossing(fabric, 0)
+    culprit, node = fabric.peer(onward), onward.node
+
+    def moved(name: str) -> int:
+        return frames_by_reason(read_counters(lab.name, node)).get(name, 0)
+
+    def told() -> list[dict[str, object]]:
+        done = hipsnet("pfc", "events", lab.file, "--json", "--seconds", "0.1")
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, object]] = json.loads(done.stdout)["events"]
+        return found
+
+    with (
+        watching.watch(topology, fabric, None) as (watched_ports, sources),
+        sender(lab, culprit) as pauses,
+        sender(lab, out) as sends,
+    ):
+        monitor = Monitor(watched_ports, sources.read)
+        pauses.send(pfc(1 << PRIORITY))
+        time.sleep(DETECT / 1e3)
+        assert told() == []
+        for _ in range(10):
+            sends.send(frame)
+            sends.send(other)
+        assert moved("drop_storm") == (10 if action == "drop" else 0)
+        assert moved("forwarded") == (10 if action == "drop" else 20)
+        (event,) = monitor.look().events
+        assert (event.kind, event.port) == ("storm detected", f"{node}.{onward.name}")
+        assert f"stopped by {culprit.node}.{culprit.name}" in event.detail
+        assert f"holds up {out.node}.{out.name}" in event.detail
+        pauses.send(pfc(1 << PRIORITY, (0,) * 8))
+        time.sleep(RESTORE / 1e3)
+        assert [found.kind for found in monitor.look().events] == ["storm restored"]
+    begun, restored = told()
+    for found in (begun, restored):
+        assert (found["port"], found["priority"], found["action"]) == (event.port, PRIORITY, action)
+        assert found["culprit"] == f"{culprit.node}.{culprit.name}"
+        assert found["senders"] == [f"{out.node}.{out.name}"]
+        assert found["victims"] == [f"{node}.{fabric.peer(out).name}"]
+    assert restored["frames"] == moved("drop_storm")
+    assert lab.inspect()["drift"] == 0
 
 
 def test_without_the_key_there_is_no_watchdog(make_lab: MakeLab) -> None:
