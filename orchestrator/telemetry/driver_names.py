@@ -1,7 +1,18 @@
 """What drivers call their counters by priority: which of our fields a name of theirs is.
 
-mlx5: drivers/net/ethernet/mellanox/mlx5/core/en_stats.c; ice: .../intel/ice/ice_ethtool.c; bnxt:
-.../broadcom/bnxt/bnxt_ethtool.c. Of drivers without a table, names are taken that say it as these do.
+Every name was compared with where Linux (torvalds/linux, drivers/net/ethernet) gives it:
+
+- mlx5_core, mellanox/mlx5/core/en_stats.c: `pport_per_prio_pfc_stats_desc`, `pport_per_prio_traffic_stats_desc`
+  (filled in by `mlx5e_grp_per_prio_*_fill_strings`), `pport_per_tc_prio_stats_desc`,
+  `pport_per_tc_congest_prio_stats_desc` (group per_port_buff_congest); of the port `sw_stats_desc`, `q_stats_desc`,
+  `pport_802_3_stats_desc`, `pport_2863_stats_desc`
+- ice, intel/ice/ice_ethtool.c: `__ice_get_strings` by priority, `ice_gstrings_pf_stats` of the port
+- bnxt_en, broadcom/bnxt/bnxt_ethtool.c: `bnxt_get_strings` from `bnxt_port_stats_arr` (PFC frames, the port),
+  BNXT_{RX,TX}_STATS_EXT_PFC_ENTRY (durations) and `bnxt_{rx,tx}_{bytes,pkts}_pri_arr`
+
+mlx5 counts apart what it loses for want of a buffer of the port (discards, commit 827a8cb2dd2b) or of the host
+(buf_discard, 1297d97f4862), and by congestion of the host (cong_discard); bnxt counts losses by queue, not by
+priority. Of drivers without a table, names are taken that say it as these do.
 """
 
 from __future__ import annotations
@@ -28,7 +39,7 @@ _MLX5: Table = (
     (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_pause_duration", "{way}_pause_us"),
     (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_bytes", "{way}_bytes"),
     (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_packets", "{way}_frames"),
-    (r"rx_prio(?P<lane>[0-7])_(buf_discard|discards)", "drops"),
+    (r"rx_prio(?P<lane>[0-7])_(discards|buf_discard|cong_discard)", "drops"),
     (r"rx_ecn_mark|rx_prio(?P<lane>[0-7])_marked", "ecn_marks"),
     (r"(?P<way>rx|tx)_bytes_phy", "{way}_bytes"),
     (r"(?P<way>rx|tx)_packets_phy", "{way}_frames"),
@@ -37,6 +48,7 @@ _MLX5: Table = (
 _ICE: Table = (
     (r"(?P<way>rx|tx)_priority_(?P<lane>[0-7])_(xon|xoff)\.nic", "{way}_pause_frames"),
     (r"(?P<way>rx|tx)_bytes\.nic", "{way}_bytes"),
+    (r"(?P<way>rx|tx)_(unicast|multicast|broadcast)\.nic", "{way}_frames"),
     (r"rx_dropped\.nic|tx_dropped_link_down\.nic", "drops"),
 )
 _BNXT: Table = (
@@ -44,6 +56,9 @@ _BNXT: Table = (
     (r"pfc_pri(?P<lane>[0-7])_(?P<way>rx|tx)_duration_us", "{way}_pause_us"),
     (r"(?P<way>rx|tx)_bytes_pri(?P<lane>[0-7])", "{way}_bytes"),
     (r"(?P<way>rx|tx)_packets_pri(?P<lane>[0-7])", "{way}_frames"),
+    (r"(?P<way>rx|tx)_bytes", "{way}_bytes"),
+    (r"(?P<way>rx|tx)_total_frames", "{way}_frames"),
+    (r"(rx|tx)_stat_discard", "drops"),
 )
 _LANE = r"(prio|pri|priority|pfc|up|tc)_?(?P<lane>[0-7])"
 _UNKNOWN: Table = (
