@@ -1,14 +1,19 @@
-"""Data centre bridging of a NIC as named settings: PFC, ETS, DSCP to priority, port buffers.
+"""Data centre bridging of a NIC as named settings: PFC, ETS, rates, DSCP to priority, trust, port buffers, DCBX.
 
 | setting | value |
 |---|---|
+| `dcbx` | who speaks DCBX, and which: "host,ieee", "firmware,cee", ...; "none": the driver's own way |
 | `pfc priorities` | the lossless ones, "3,4", or "none" |
 | `pfc delay` | what the driver is told: bit times; mlx5 takes metres of cable |
 | `ets classes` | the traffic class of priorities 0 to 7, "0,0,0,1,0,0,0,0" |
 | `ets bandwidth` | percent of traffic classes 0 to 7; 0: served strictly, before the others; or "cbs", "vendor" |
-| `dscp 26` | the priority of packets with that DSCP, or "none". A driver that has an entry trusts DSCP |
+| `maxrate kbit/s` | the most of traffic classes 0 to 7; 0: unlimited |
+| `dscp 26` | the priority of packets with that DSCP, or "none"; "3+4": an entry for each |
+| `trust order` | what a packet's priority is taken from, the first that it has: "dscp", "dscp,pcp", "pcp", "none" |
 | `buffer of` | the buffer of priorities 0 to 7 |
 | `buffer sizes` | bytes of buffers 0 to 7 |
+
+Few drivers have `trust order` (Linux 6.2's apptrust); the others (mlx5) trust DSCP as soon as it has an entry.
 """
 
 from __future__ import annotations
@@ -19,16 +24,21 @@ from dataclasses import replace
 from hipsnet.node import dcbnl
 from hipsnet.node.dcbnl import Answer, App
 
-GROUPS = ("pfc", "ets", "dscp", "buffer")
+GROUPS = ("dcbx", "pfc", "ets", "maxrate", "dscp", "trust", "buffer")
 LACKS = {
+    "dcbx": "its driver does not let the host choose who speaks DCBX (dcbnl getdcbx)",
     "pfc": "its driver has no PFC (dcbnl ieee_getpfc)",
     "ets": "its driver has no ETS (dcbnl ieee_getets)",
+    "maxrate": "its driver has no rates of traffic classes (dcbnl ieee_getmaxrate)",
     "dscp": "its driver has no DCB (dcbnl)",
+    "trust": "its driver, or a kernel before 6.2, cannot be told what to trust (dcbnl getapptrust)",
     "buffer": "its driver has no port buffers to set (dcbnl getbuffer)",
 }
 NONE = "none"
 _SERVED: dict[int, object] = {dcbnl.STRICT: 0, 1: "cbs", 255: "vendor"}
 """How a traffic class is served that has no share of the bandwidth (`IEEE_8021QAZ_TSA_*`)."""
+_SELECTORS = {"ethertype": 1, "stream": 2, "dgram": 3, "any": 4, "dscp": 5, "pcp": 255}
+_DCBX = {"host": 1, "firmware": 2, "cee": 4, "ieee": 8, "static": 16}
 _DSCPS = 64
 
 
@@ -57,11 +67,24 @@ def settings_of(answer: Answer, group: str) -> dict[str, str]:
         shares = [share if how == dcbnl.ETS else _SERVED.get(how, how) for how, share in served]
         return {"ets classes": _listed(answer.ets.class_of), "ets bandwidth": _listed(shares)}
     if group == "dscp":
-        found = {app.protocol: app.priority for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR}
-        return {f"dscp {dscp}": str(found.get(dscp, NONE)) for dscp in range(_DSCPS)}
+        return {f"dscp {dscp}": _priorities(answer, dscp) for dscp in range(_DSCPS)}
     if group == "buffer" and answer.buffer:
         return {"buffer of": _listed(answer.buffer.buffer_of), "buffer sizes": _listed(answer.buffer.sizes)}
+    if group == "maxrate" and answer.max_rates:
+        return {"maxrate kbit/s": _listed(answer.max_rates.kbit_s)}
+    if group == "trust" and answer.trusted is not None:
+        words = {selector: word for word, selector in _SELECTORS.items()}
+        return {"trust order": _listed(words.get(selector, selector) for selector in answer.trusted) or NONE}
+    if group == "dcbx" and answer.dcbx is not None:
+        return {"dcbx": _listed(word for word, flag in _DCBX.items() if answer.dcbx & flag) or NONE}
     return {}
+
+
+def _priorities(answer: Answer, dscp: int) -> str:
+    found = (
+        app.priority for app in answer.apps if (app.selector, app.protocol) == (dcbnl.DSCP_SELECTOR, dscp)
+    )
+    return "+".join(map(str, sorted(found))) or NONE
 
 
 def write(link: str, group: str, values: Mapping[str, str]) -> None:
@@ -76,11 +99,17 @@ def requests(link: str, answer: Answer, group: str, values: Mapping[str, str]) -
     """The messages that bring a driver which says `answer` of itself to these values."""
     if group == "dscp":
         return _dscp_requests(link, answer, values)
-    part: dcbnl.Pfc | dcbnl.Ets | dcbnl.Buffer | None = None
+    if group == "trust":
+        return [dcbnl.trust_request(link, _of_words(values["trust order"], _SELECTORS))]
+    if group == "dcbx":
+        return [dcbnl.dcbx_request(link, sum(_of_words(values["dcbx"], _DCBX)))]
+    part: dcbnl.Pfc | dcbnl.Ets | dcbnl.Buffer | dcbnl.MaxRates | None = None
     if group == "pfc" and answer.pfc:
         part = _pfc(answer.pfc, values)
     elif group == "ets" and answer.ets:
         part = _ets(answer.ets, values)
+    elif group == "maxrate":
+        part = dcbnl.MaxRates(_numbers(values["maxrate kbit/s"]))
     elif group == "buffer" and answer.buffer:
         buffer = answer.buffer
         part = replace(
@@ -116,7 +145,10 @@ def _dscp_requests(link: str, answer: Answer, values: Mapping[str, str]) -> list
     wanted = {int(name.split()[1]): value for name, value in values.items()}
     there = [app for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR and app.protocol in wanted]
     right = [
-        App(dcbnl.DSCP_SELECTOR, int(value), dscp) for dscp, value in sorted(wanted.items()) if value != NONE
+        App(dcbnl.DSCP_SELECTOR, int(priority), dscp)
+        for dscp, value in sorted(wanted.items())
+        if value != NONE
+        for priority in value.split("+")
     ]
     added = [app for app in right if app not in there]
     wrong = [app for app in there if app not in right]
@@ -130,3 +162,7 @@ def _listed(numbers: object) -> str:
 
 def _numbers(listed: str) -> tuple[int, ...]:
     return () if listed == NONE else tuple(map(int, listed.split(",")))
+
+
+def _of_words(listed: str, words: Mapping[str, int]) -> list[int]:
+    return [] if listed == NONE else [words.get(word) or int(word) for word in listed.split(",")]

@@ -1,6 +1,7 @@
 """Data centre bridging by the kernel's own messages (include/uapi/linux/dcbnl.h): what `dcb` of iproute2 sends.
 
-The structures and attributes of IEEE 802.1Qaz: PFC, ETS, the APP table; and the port buffers of some drivers.
+The structures and attributes of IEEE 802.1Qaz: PFC, ETS, the APP table; and of some drivers rates of traffic
+classes, port buffers, which selectors of the APP table they trust (Linux 6.2), and who speaks DCBX.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from pyroute2.netlink.nlsocket import NetlinkSocket
 
 _NETLINK_ROUTE = 0
 GETDCB, SETDCB = 78, 79
-IEEE_SET, IEEE_GET, IEEE_DEL = 20, 21, 27
+IEEE_SET, IEEE_GET, SDCBX, IEEE_DEL = 20, 21, 23, 27
 FLAGS = NLM_F_REQUEST | NLM_F_ACK
-DSCP_SELECTOR = 5
+DSCP_SELECTOR, PCP_SELECTOR = 5, 255
 STRICT, ETS = 0, 2
 """How a traffic class is served: `IEEE_8021QAZ_TSA_*`."""
 
 _PFC = struct.Struct("=BBBxH2x8Q8Q")
 _ETS = struct.Struct("=BBB" + "8s" * 7)
 _BUFFER = struct.Struct("=8s8I I")
+_MAX_RATES = struct.Struct("=8Q")
 _APP = struct.Struct("=BBH")
 
 
@@ -83,6 +85,17 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class MaxRates:
+    """`struct ieee_maxrate`: kbit/s of each traffic class; 0 is unlimited."""
+
+    kbit_s: tuple[int, ...]
+
+    def pack(self) -> bytes:
+        """As the kernel has it."""
+        return _MAX_RATES.pack(*self.kbit_s)
+
+
+@dataclass(frozen=True)
 class App:
     """`struct dcb_app`: an entry of the APP table; with `DSCP_SELECTOR`, `protocol` is a DSCP."""
 
@@ -103,12 +116,21 @@ class Answer:
     ets: Ets | None
     buffer: Buffer | None
     apps: tuple[App, ...]
+    max_rates: MaxRates | None = None
+    trusted: tuple[int, ...] | None = None
+    dcbx: int | None = None
 
 
 class _Apps(nla):  # type: ignore[misc]
     prefix = "IEEE_"
     nla_flags = NLA_F_NESTED
     nla_map = ((1, "IEEE_APP", "cdata"),)
+
+
+class _Trusted(nla):  # type: ignore[misc]
+    prefix = "DCB_"
+    nla_flags = NLA_F_NESTED
+    nla_map = ((1, "DCB_IEEE_SELECTOR", "uint8"), (2, "DCB_OWN_SELECTOR", "uint8"))
 
 
 class _Ieee(nla):  # type: ignore[misc]
@@ -118,9 +140,12 @@ class _Ieee(nla):  # type: ignore[misc]
         (1, "IEEE_ETS", "cdata"),
         (2, "IEEE_PFC", "cdata"),
         (3, "IEEE_APP_TABLE", "apps"),
+        (7, "IEEE_MAXRATE", "cdata"),
         (10, "IEEE_BUFFER", "cdata"),
+        (11, "IEEE_TRUSTED", "trusted"),
     )
     apps = _Apps
+    trusted = _Trusted
 
 
 class Message(nlmsg):  # type: ignore[misc]
@@ -128,7 +153,11 @@ class Message(nlmsg):  # type: ignore[misc]
 
     prefix = "DCB_ATTR_"
     fields = (("family", "B"), ("cmd", "B"), ("pad", "H"))
-    nla_map = ((1, "DCB_ATTR_IFNAME", "asciiz"), (13, "DCB_ATTR_IEEE", "ieee"))
+    nla_map = (
+        (1, "DCB_ATTR_IFNAME", "asciiz"),
+        (13, "DCB_ATTR_IEEE", "ieee"),
+        (14, "DCB_ATTR_DCBX", "uint8"),
+    )
     ieee = _Ieee
 
 
@@ -137,7 +166,11 @@ class _Done(nlmsg):  # type: ignore[misc]
 
     prefix = "DCB_ATTR_"
     fields = Message.fields
-    nla_map = ((1, "DCB_ATTR_IFNAME", "asciiz"), (13, "DCB_ATTR_IEEE", "uint8"))
+    nla_map = (
+        (1, "DCB_ATTR_IFNAME", "asciiz"),
+        (13, "DCB_ATTR_IEEE", "uint8"),
+        (14, "DCB_ATTR_DCBX", "uint8"),
+    )
 
 
 class _Marshal(Marshal):  # type: ignore[misc]
@@ -149,9 +182,9 @@ def get_request(link: str) -> Message:
     return _message(link, IEEE_GET)
 
 
-def set_request(link: str, *parts: Pfc | Ets | Buffer) -> Message:
+def set_request(link: str, *parts: Pfc | Ets | Buffer | MaxRates) -> Message:
     """The request to set these parts, each as a whole."""
-    names = {Pfc: "IEEE_PFC", Ets: "IEEE_ETS", Buffer: "IEEE_BUFFER"}
+    names = {Pfc: "IEEE_PFC", Ets: "IEEE_ETS", Buffer: "IEEE_BUFFER", MaxRates: "IEEE_MAXRATE"}
     return _message(link, IEEE_SET, [(names[type(part)], part.pack()) for part in parts])
 
 
@@ -159,6 +192,20 @@ def app_request(link: str, apps: Iterable[App], add: bool) -> Message:
     """The request to add entries to the APP table, or to delete them."""
     table = {"attrs": [("IEEE_APP", app.pack()) for app in apps]}
     return _message(link, IEEE_SET if add else IEEE_DEL, [("IEEE_APP_TABLE", table)])
+
+
+def trust_request(link: str, selectors: Iterable[int]) -> Message:
+    """The request to trust these selectors of the APP table, the first one most."""
+    names = dict.fromkeys(range(1, 6), "DCB_IEEE_SELECTOR")
+    trusted = [(names.get(selector, "DCB_OWN_SELECTOR"), selector) for selector in selectors]
+    return _message(link, IEEE_SET, [("IEEE_TRUSTED", {"attrs": trusted})])
+
+
+def dcbx_request(link: str, flags: int) -> Message:
+    """The request that DCBX be spoken by whom the flags name (`DCB_CAP_DCBX_*`)."""
+    message = _message(link, SDCBX)
+    message["attrs"].append(("DCB_ATTR_DCBX", flags))
+    return message
 
 
 def read(link: str) -> Answer | None:
@@ -183,6 +230,8 @@ def send(request: Message) -> None:
     if code := done.get_attr("DCB_ATTR_IEEE"):
         # The kernel puts -errno into an unsigned byte.
         raise OSError(256 - code, os.strerror(256 - code))
+    if done.get_attr("DCB_ATTR_DCBX"):  # no error's number: drivers answer 1
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
 
 def answer_of(message: nlmsg) -> Answer:
@@ -191,11 +240,17 @@ def answer_of(message: nlmsg) -> Answer:
     parts = dict(ieee["attrs"]) if ieee is not None else {}
     table = parts.get("IEEE_APP_TABLE")
     apps = [_app(data) for name, data in table["attrs"] if name == "IEEE_APP"] if table is not None else ()
+    trusted = parts.get("IEEE_TRUSTED")
     return Answer(
         pfc=_pfc(parts["IEEE_PFC"]) if "IEEE_PFC" in parts else None,
         ets=_ets(parts["IEEE_ETS"]) if "IEEE_ETS" in parts else None,
         buffer=_buffer(parts["IEEE_BUFFER"]) if "IEEE_BUFFER" in parts else None,
         apps=tuple(apps),
+        max_rates=MaxRates(_MAX_RATES.unpack_from(parts["IEEE_MAXRATE"]))
+        if "IEEE_MAXRATE" in parts
+        else None,
+        trusted=None if trusted is None else tuple(selector for _, selector in trusted["attrs"]),
+        dcbx=message.get_attr("DCB_ATTR_DCBX"),
     )
 
 

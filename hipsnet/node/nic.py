@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from hipsnet.errors import CapabilityError
+from hipsnet.errors import InputError
 from hipsnet.node import dcb, ethtool, roce
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
@@ -96,10 +96,10 @@ def lacking(desired: NodeConfig, actual: Actual) -> tuple[str, ...]:
 
 
 def refuse_lacking(desired: NodeConfig, actual: Actual) -> None:
-    """Raise CapabilityError if a card lacks what is required, naming all."""
+    """Raise InputError if a card lacks what the file requires, naming all."""
     missing = [text for text, required in _lacking(desired, actual) if required]
     if missing:
-        raise CapabilityError(
+        raise InputError(
             f"{desired.name}: {'; '.join(missing)}. It is required: choose another card, or leave `required` out"
         )
 

@@ -30,6 +30,7 @@ def _xdp() -> Iterator[Setting]:
 def _nic(nic: Nic, pfc: Pfc | None) -> Iterator[Setting]:
     pause = nic.pause or ("off" if pfc is not None else None)
     values = {
+        "dcbx": "host,ieee" if nic.dcbx == "host" else None,
         "pause": {"on": "rx,tx"}.get(pause, pause) if pause else None,
         "channels": nic.channels,
         "ring rx": nic.rx_ring,
@@ -44,6 +45,11 @@ def _nic(nic: Nic, pfc: Pfc | None) -> Iterator[Setting]:
     if nic.buffers is not None:
         sizes = map(quantities.parse_size, nic.buffers.sizes)
         values |= {"buffer of": _listed(nic.buffers.of), "buffer sizes": _listed(sizes)}
+    if nic.max_rates:
+        rates = (quantities.parse_rate(rate) for rate in nic.max_rates)
+        values["maxrate kbit/s"] = _listed((rate or 0) // 1000 for rate in rates)
+    if nic.trust:
+        values["trust order"] = ",".join(nic.trust)
     for name, value in values.items():
         if value is not None:
             # A card that cannot pause the whole link does not.

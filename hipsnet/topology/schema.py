@@ -256,6 +256,18 @@ class Nic(Section):
         default=(), max_length=64, description="priorities by DSCP beside that of `roce`"
     )
     ets: TrafficClasses | None = Field(default=None, description="how traffic classes share a port")
+    max_rates: tuple[Rate, ...] | None = Field(
+        default=None, min_length=8, max_length=8, description="the most that traffic classes 0 to 7 may send"
+    )
+    trust: tuple[Literal["dscp", "pcp"], ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=2,
+        description="what a packet's priority is taken from, the first that it has",
+    )
+    dcbx: Literal["host"] | None = Field(
+        default=None, description="`host`: the card's firmware stops speaking DCBX, so that settings stay"
+    )
     buffers: PortBuffers | None = Field(default=None, description="receive buffers of a port")
     required: bool = Field(
         default=False, description="a card that lacks what is asked for is an error, not a remark"

@@ -1,4 +1,4 @@
-"""dcbnl messages against those that `dcb` of iproute2 6.1.0 sends to the kernel, byte for byte.
+"""dcbnl messages against those that `dcb` of iproute2 sends to the kernel, byte for byte: 6.1.0, apptrust 6.2.0.
 
 Captured on a device whose driver says of itself what `CARD` says. `tests/vm/inside/test_dcb.py` runs `dcb` itself.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from hipsnet.node import dcb, dcbnl, namespace
-from hipsnet.node.dcbnl import Answer, App, Buffer, Ets, Pfc
+from hipsnet.node.dcbnl import Answer, App, Buffer, Ets, MaxRates, Pfc
 
 NONE = (0,) * 8
 CARD = Answer(
@@ -22,10 +22,13 @@ CARD = Answer(
     ets=Ets(0, 8, 0, NONE, NONE, NONE, NONE, (NONE,) * 3),
     buffer=Buffer(NONE, (262144, *NONE[1:]), 262144),
     apps=(App(5, 1, 10),),
+    max_rates=MaxRates(NONE),
+    trusted=(255, 5),
+    dcbx=10,
 )
 COUNTS = "".join(struct.pack("=Q", count).hex() for count in (*range(10, 18), *range(20, 28)))
 IFNAME = "0a000100636172643000" + "0000"  # DCB_ATTR_IFNAME "card0"
-SET, DEL = "00140000" + IFNAME, "001b0000" + IFNAME
+SET, DEL, SET_DCBX = "00140000" + IFNAME, "001b0000" + IFNAME, "00170000" + IFNAME
 
 # `dcb` and its arguments: the group and values that ask for the same, and what it sends after length and type.
 CAPTURED: dict[str, tuple[str, dict[str, str], list[str]]] = {
@@ -70,6 +73,17 @@ CAPTURED: dict[str, tuple[str, dict[str, str], list[str]]] = {
             DEL + "10000d80" + "0c000380" + "0800010005010a00",
         ],
     ),
+    "apptrust set dev card0 order dscp": (
+        "trust",
+        {"trust order": "dscp"},
+        [SET + "10000d80" + "0c000b80" + "0500010005000000"],
+    ),
+    "apptrust set dev card0 order dscp pcp": (
+        "trust",
+        {"trust order": "dscp,pcp"},
+        [SET + "18000d80" + "14000b80" + "0500010005000000" + "05000200ff000000"],
+    ),
+    "dcbx set dev card0 host ieee": ("dcbx", {"dcbx": "host,ieee"}, [SET_DCBX + "05000e0009000000"]),
     "buffer set dev card0 prio-buffer all:0 3:1 buffer-size all:0 0:131072 1:65536": (
         "buffer",
         {"buffer of": "0,0,0,1,0,0,0,0", "buffer sizes": "131072,65536,0,0,0,0,0,0"},
@@ -110,10 +124,12 @@ def test_an_answer_of_the_kernel_is_understood() -> None:
 
     assert CARD.ets and CARD.pfc and CARD.buffer
     apps = attribute(3, b"".join(attribute(1, app.pack()) for app in CARD.apps))
-    maximum_rates = attribute(7, bytes(64))  # which nobody asked for
-    parts = attribute(1, CARD.ets.pack()) + maximum_rates + attribute(2, CARD.pfc.pack())
-    parts += attribute(10, CARD.buffer.pack()) + apps
+    congestion_notification = attribute(8, bytes(8))  # which nobody asked for
+    parts = attribute(1, CARD.ets.pack()) + congestion_notification + attribute(2, CARD.pfc.pack())
+    parts += attribute(10, CARD.buffer.pack()) + apps + attribute(7, bytes(64))
+    parts += attribute(11, attribute(2, b"\xff") + attribute(1, b"\5"))
     body = struct.pack("=BBH", 0, 21, 0) + attribute(1, b"card0\0") + attribute(13, parts)
+    body += attribute(14, b"\x0a")
     message = dcbnl.Message(struct.pack("=IHHII", 16 + len(body), 78, 0, 1, 0) + body)
     message.decode()
     assert dcbnl.answer_of(message) == CARD

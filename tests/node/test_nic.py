@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hipsnet.errors import CapabilityError
+from hipsnet.errors import InputError
 from hipsnet.node import dcb, dcbnl, nic, nic_settings, roce
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.dcbnl import Answer, App, Buffer, Ets, Pfc
@@ -64,7 +64,8 @@ def test_lossless_priorities_bring_pause_dscp_and_rdma_settings() -> None:
 def test_a_nic_section_is_taken_as_it_is() -> None:
     found = wanted(
         "nic:\n  pause: 'on'\n  channels: 4\n  rx_ring: 512\n  adaptive: true\n  tx_usecs: 0\n"
-        "  dscp: [{dscp: 10, priority: 1}]\n"
+        "  dscp: [{dscp: 10, priority: 1}]\n  trust: [dscp, pcp]\n  dcbx: host\n"
+        "  max_rates: [unlimited, 40Gbit/s, 1Mbit/s, 1Gbit/s, unlimited, unlimited, unlimited, unlimited]\n"
         "  buffers: {of: [0, 0, 0, 1, 0, 0, 0, 0], sizes: [1KiB, 2KiB, 0B, 0B, 0B, 0B, 0B, 0B]}\n"
     )
     values = {name: setting.value for name, setting in found.items() if name not in ("lro", "gro-hw")}
@@ -75,6 +76,9 @@ def test_a_nic_section_is_taken_as_it_is() -> None:
         "coalesce adaptive": "on",
         "coalesce tx": "0",
         "dscp 10": "1",
+        "trust order": "dscp,pcp",
+        "dcbx": "host,ieee",
+        "maxrate kbit/s": "0,40000000,1000,1000000,0,0,0,0",
         "buffer of": "0,0,0,1,0,0,0,0",
         "buffer sizes": "1024,2048,0,0,0,0,0,0",
     }
@@ -107,7 +111,7 @@ def test_lacking_is_said_by_group_and_an_error_only_if_required() -> None:
         "eth1: pfc priorities 3, pfc delay 7 left out: its driver has no PFC (dcbnl ieee_getpfc)",
     )
     nic.refuse_lacking(node(*asked), there())
-    with pytest.raises(CapabilityError, match=r"s0: eth1: pfc priorities 3 left out.*`required`"):
+    with pytest.raises(InputError, match=r"s0: eth1: pfc priorities 3 left out.*`required`"):
         nic.refuse_lacking(node(Setting("pfc priorities", "3", required=True)), there())
     assert nic.lacking(node(*asked), there(pfc_priorities="none", pfc_delay="0")) == ()
 
@@ -115,7 +119,7 @@ def test_lacking_is_said_by_group_and_an_error_only_if_required() -> None:
 def test_a_device_in_software_that_is_still_to_be_made_lacks_nothing() -> None:
     asked = Setting("roce mode", "v2", required=True)
     nic.refuse_lacking(node(asked, rxe="hips_demo_s0_p0"), there())
-    with pytest.raises(CapabilityError):
+    with pytest.raises(InputError):
         nic.refuse_lacking(node(asked), there())
 
 
@@ -151,6 +155,24 @@ def test_settings_out_of_a_drivers_structures() -> None:
         "dscp 0": "1",
     }
     assert [dcb.settings_of(answer(), group) for group in ("pfc", "ets", "buffer")] == [{}, {}, {}]
+
+
+def test_what_a_driver_trusts_and_who_speaks_dcbx() -> None:
+    told = answer(trusted=(5, 255, 9), dcbx=0b1010)
+    assert dcb.settings_of(told, "trust") == {"trust order": "dscp,pcp,9"}
+    assert dcb.settings_of(told, "dcbx") == {"dcbx": "firmware,ieee"}
+    (back,) = dcb.requests("e", told, "dcbx", {"dcbx": "firmware,ieee"})
+    assert dict(back["attrs"])["DCB_ATTR_DCBX"] == 0b1010
+    assert dcb.settings_of(answer(trusted=(), dcbx=0), "trust") == {"trust order": "none"}
+    assert dcb.settings_of(answer(trusted=(), dcbx=0), "dcbx") == {"dcbx": "none"}
+    assert [dcb.settings_of(answer(), group) for group in ("trust", "dcbx", "maxrate")] == [{}, {}, {}]
+
+
+def test_a_dscp_with_two_priorities_gets_both_back() -> None:
+    found = dcb.settings_of(answer(apps=(App(5, 2, 26), App(5, 1, 26))), "dscp")
+    assert found["dscp 26"] == "1+2"
+    (request,) = dcb.requests("e", answer(apps=(App(5, 2, 26),)), "dscp", {"dscp 26": "1+2"})
+    assert apps_of(request) == [App(5, 1, 26)]
 
 
 def test_only_what_differs_is_sent_new_dscps_first() -> None:
