@@ -49,12 +49,9 @@ def hipsnet(*arguments: object) -> Done:
     return Done(code if isinstance(code, int) else 0, output.getvalue(), errors.getvalue())
 
 
-def hipsnet_process(*arguments: object, inside: str | None = None) -> Done:
-    """Run the command line as a process of its own, in a network namespace if one is named."""
+def hipsnet_process(*arguments: object) -> Done:
+    """Run the command line as a process of its own."""
     command = command_line(*arguments)
-    if inside is not None:
-        # Not `ip netns exec`: it mounts a /sys of its own, without the pins in /sys/fs/bpf.
-        command = ["nsenter", f"--net={namespace.NAMED / inside}", *command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=REPOSITORY, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
 

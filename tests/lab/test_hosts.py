@@ -13,7 +13,7 @@ import pytest
 from hipsnet.node import bpf, pins
 from hipsnet.node.namespace import inside
 from orchestrator import state
-from tests.lab.rig import Done, Lab, hipsnet_process, run
+from tests.lab.rig import Done, Lab, hipsnet, run
 
 MakeLab = Callable[..., Lab]
 
@@ -27,7 +27,8 @@ class Host:
 
     def hipsnet(self, *arguments: object) -> Done:
         """Run the command on this host."""
-        return hipsnet_process(*arguments, inside=self.namespace)
+        with inside(self.namespace):
+            return hipsnet(*arguments)
 
     def run(self, *command: str) -> str:
         """Run another program on this host."""

@@ -10,19 +10,11 @@ import pytest
 
 from hipsnet.node.namespace import inside
 from orchestrator import hosts as hosts_of
-from tests.lab.rig import Done, Lab, hipsnet
+from tests.lab.rig import Lab
 from tests.lab.test_hosts import Host, provision
 
 SERVERS = ("s00", "s01", "s10", "s11")
 CABLES = (("s00p0", "s01p0"), ("s10p0", "s11p0"), ("s00p1", "s10p1"), ("s01p1", "s11p1"))
-
-
-class Server(Host):
-    """One of the servers, which all live in one namespace."""
-
-    def hipsnet(self, *arguments: object) -> Done:
-        with inside(self.namespace):
-            return hipsnet(*arguments)
 
 
 @pytest.fixture
@@ -32,7 +24,7 @@ def host(
     """BCube(2,2) in one namespace: every switch of two ports is a cable between two interfaces of it."""
     lab = make_lab()
     place = foreign(f"{lab.name}h")
-    hosts = {server: Server(server, place) for server in SERVERS}
+    hosts = {server: Host(server, place) for server in SERVERS}
     hosts["s00"].run("ip", "link", "set", "lo", "up")
     for near, far in CABLES:
         hosts["s00"].run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
