@@ -11,15 +11,9 @@ import pytest
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Peer
+from hipsnet.transport.introduction import BYE, arrived_before, farewell, swap
 from hipsnet.transport.verbs.devices import gid_of
-from hipsnet.transport.verbs.exchange import (
-    BYE,
-    BYE_MAGIC,
-    PARAMETERS_BYTES,
-    Parameters,
-    arrived_before,
-    swap,
-)
+from hipsnet.transport.verbs.exchange import PARAMETERS_BYTES, Parameters
 from hipsnet.transport.verbs.flow import WINDOW
 from hipsnet.transport.verbs.status import explain
 
@@ -78,7 +72,7 @@ def test_swap_reads_what_comes_in_pieces() -> None:
 
 
 def test_farewells() -> None:
-    assert arrived_before(BYE.pack(BYE_MAGIC, 77)) == 77
+    assert arrived_before(farewell(77)) == 77
     assert arrived_before(b"") == 0
     assert arrived_before(BYE.pack(b"????", 77)) == 0
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
-from hipsnet.transport.verbs import exchange
+from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.connection import Connection, ConnectionLost, Kind
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import endpoint_of, why_lost
+from hipsnet.transport.verbs.exchange import PARAMETERS_BYTES, Parameters
 from hipsnet.transport.verbs.flow import Message, Write
 from hipsnet.transport.verbs.memory import Memory
 from hipsnet.transport.verbs.quality import Quality
@@ -118,7 +119,7 @@ class VerbsTransport:
     def close(self) -> None:
         for connection, sock in self._live.items():
             with suppress(OSError):
-                sock.send(exchange.BYE.pack(exchange.BYE_MAGIC, connection.arrived))
+                sock.send(farewell(connection.arrived))
         for connection in self._connections:
             connection.end(0)
         # Nothing can touch our memory any more; what queue pairs stood on may go.
@@ -150,11 +151,11 @@ class VerbsTransport:
         """Tell and learn the queue pairs' numbers; then wait until both ends can receive."""
         seal = self._greeting.seal
         mine = [connection.pair.mine.pack(seal) for connection in self._connections]
-        theirs = exchange.swap(sockets, peers, mine, exchange.PARAMETERS_BYTES, deadline_s)
+        theirs = swap(sockets, peers, mine, PARAMETERS_BYTES, deadline_s)
         for connection, raw in zip(self._connections, theirs, strict=True):
-            parameters = exchange.Parameters.unpack(raw, seal, connection.peer)
+            parameters = Parameters.unpack(raw, seal, connection.peer)
             connection.pair.connect(parameters, self._quality)
-        exchange.swap(sockets, peers, [exchange.READY] * len(peers), len(exchange.READY), deadline_s)
+        swap(sockets, peers, [READY] * len(peers), len(READY), deadline_s)
 
     def _sleep_on(self, descriptor: int, sleeper: Device | Connection) -> None:
         self._sleepers[descriptor] = sleeper
@@ -217,11 +218,11 @@ class VerbsTransport:
         if sock is None:
             return
         try:
-            farewell = sock.recv(exchange.BYE.size)
+            words = sock.recv(BYE.size)
         except OSError as error:
             self._lost(connection, error.strerror or str(error))
         else:
-            self._lost(connection, "it closed the connection", exchange.arrived_before(farewell))
+            self._lost(connection, "it closed the connection", arrived_before(words))
 
     def _look(self) -> None:
         """See whether the endpoints are still what the connections were made with."""

@@ -20,7 +20,7 @@ from hipsnet.stack.loop import Stack
 from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
-from hipsnet.transport.verbs.exchange import BYE, BYE_MAGIC, READY, swap
+from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.quality import Quality
 from hipsnet.transport.xdp.connection import Connection, ConnectionLost, Message, Write
 from hipsnet.transport.xdp.exchange import PARAMETERS_BYTES, RECEIVES, Parameters
@@ -124,7 +124,7 @@ class XdpTransport:
         for connection, sock in self._sockets.items():
             # What it has not heard of yet it learns by this: a peer that is gone acknowledges nothing.
             with suppress(OSError):
-                sock.send(BYE.pack(BYE_MAGIC, connection.arrived))
+                sock.send(farewell(connection.arrived))
         self._stack.close()
         for sock in self._sockets.values():
             sock.close()
@@ -245,21 +245,20 @@ class XdpTransport:
 
     def _hear(self, connection: Connection) -> None:
         """The peer says how much it had got before it closed, or is gone without a word."""
-        farewell = self._farewells.get(connection, b"")
+        words = self._farewells.get(connection, b"")
         try:
-            said = self._sockets[connection].recv(BYE.size - len(farewell))
+            said = self._sockets[connection].recv(BYE.size - len(words))
         except BlockingIOError:
             return
         except OSError as error:
             self._lost(connection, error.strerror or str(error))
             return
-        farewell += said
-        self._farewells[connection] = farewell
+        words += said
+        self._farewells[connection] = words
         if not said:
             self._lost(connection, "it closed the connection")
-        elif len(farewell) == BYE.size:
-            magic, arrived = BYE.unpack(farewell)
-            self._lost(connection, "it closed the connection", arrived if magic == BYE_MAGIC else 0)
+        elif len(words) == BYE.size:
+            self._lost(connection, "it closed the connection", arrived_before(words))
 
     def _lost(self, connection: Connection, why: str, arrived: int = 0) -> None:
         """End a connection; `arrived` pieces had reached the peer, whatever it could still acknowledge."""
