@@ -8,6 +8,7 @@
 #include "wire/bytes.h"
 #include "wire/ip.h"
 #include "wire/pfc.h"
+#include "xsk/pause.h"
 
 #define BATCH     64
 #define LATE_NS   5000000ULL /* a process waits so long for a processor, now and then */
@@ -73,18 +74,10 @@ u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 /* Pauses of the other end go first, and no rate holds them: they are for when there is no room. */
 static bool send_pause(struct stack_port *port, u64 now_ns)
 {
-	u8 *frame = xsk_reserve(port->xsk);
-	struct pfc pause;
+	bool is_sent = xsk_send_pause(port->xsk, &port->pfc, port->config.mac, now_ns);
 
-	if (!frame || !pfc_take(&port->pfc, &pause, now_ns))
-		return false;
-	struct room room = {frame, xsk_room(port->xsk)};
-
-	memcpy(pause.from, port->config.mac, MAC_BYTES);
-	pfc_emit(&room, &pause);
-	xsk_commit(port->xsk, frame, ETHERNET_BYTES + PFC_BYTES);
-	port->counters.tx_pauses++;
-	return true;
+	port->counters.tx_pauses += is_sent;
+	return is_sent;
 }
 
 /* The pause of a pair's priority, if there is one, ends the matter until it is over. */

@@ -19,6 +19,7 @@
 #include "cable/pfc.h"
 #include "programs/background.h"
 #include "wire/ip.h"
+#include "xsk/pause.h"
 #include "xsk/xsk.h"
 
 enum {
@@ -190,21 +191,10 @@ static struct flow *next_flow(struct port *port, u64 now)
 
 static u32 send_pauses(struct port *port, u64 now)
 {
-	struct pfc frame;
 	u32 count = 0;
 
-	while (pfc_refresh_ns(&port->pfc) <= now) {
-		u8 *room = xsk_reserve(port->xsk);
-
-		if (!room || !pfc_take(&port->pfc, &frame, now))
-			break;
-		memcpy(frame.from, port->mac, MAC_BYTES);
-		struct room space = {room, xsk_room(port->xsk)};
-
-		pfc_emit(&space, &frame);
-		xsk_commit(port->xsk, room, ETHERNET_BYTES + PFC_BYTES);
+	while (pfc_refresh_ns(&port->pfc) <= now && xsk_send_pause(port->xsk, &port->pfc, port->mac, now))
 		count++;
-	}
 	return count;
 }
 

@@ -8,35 +8,34 @@ struct pen {
 	u32 at; /* in the first of them */
 };
 
+/* A place for the next of these bytes, of which there is at least one, and how many of them go there. */
+static u8 *pen_take(struct pen *pen, u32 bytes, u32 *here)
+{
+	for (; pen->at == pen->spans->bytes; pen->spans++)
+		pen->at = 0;
+	u32 room = pen->spans->bytes - pen->at;
+	u8 *at = pen->spans->data + pen->at;
+
+	*here = bytes < room ? bytes : room;
+	pen->at += *here;
+	return at;
+}
+
 static void pen_write(struct pen *pen, const u8 *data, u32 bytes)
 {
-	while (bytes) {
-		u32 room = pen->spans->bytes - pen->at, here = bytes < room ? bytes : room;
+	for (u32 here; bytes; data += here, bytes -= here) {
+		u8 *at = pen_take(pen, bytes, &here);
 
-		memcpy(pen->spans->data + pen->at, data, here);
-		pen->at += here;
-		data += here;
-		bytes -= here;
-		if (bytes) {
-			pen->spans++;
-			pen->at = 0;
-		}
+		memcpy(at, data, here);
 	}
 }
 
 static u32 pen_copy(struct pen *pen, const u8 *data, u32 bytes, u32 icrc)
 {
-	while (bytes) {
-		u32 room = pen->spans->bytes - pen->at, here = bytes < room ? bytes : room;
+	for (u32 here; bytes; data += here, bytes -= here) {
+		u8 *at = pen_take(pen, bytes, &here);
 
-		icrc = icrc_copy(icrc, pen->spans->data + pen->at, data, here);
-		pen->at += here;
-		data += here;
-		bytes -= here;
-		if (bytes) {
-			pen->spans++;
-			pen->at = 0;
-		}
+		icrc = icrc_copy(icrc, at, data, here);
 	}
 	return icrc;
 }
