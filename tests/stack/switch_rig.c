@@ -149,6 +149,18 @@ u64 rig_next(struct rig *rig, u32 port, u64 now)
 	return switch_next_ns(&rig->core, port, now);
 }
 
+/* What every port's ring may hold, in chunks; a frame takes one. */
+void rig_ahead(struct rig *rig, u32 chunks)
+{
+	for (u32 port = 0; port < rig->core.ports; port++)
+		rig->core.port[port].ahead = chunks;
+}
+
+u32 rig_ring(struct rig *rig, u32 port)
+{
+	return switch_ring_chunks(&rig->core, port);
+}
+
 void rig_memory(struct rig *rig, u64 chunks)
 {
 	rig->core.memory_free = chunks;

@@ -197,6 +197,13 @@ class Rig:
     def next_ns(self, port: int, now: int = 0) -> int:
         return int(self._c.rig_next(self._rig, port, _u64(now)))
 
+    def ahead(self, chunks: int) -> None:
+        """What every port's ring may hold."""
+        self._c.rig_ahead(self._rig, ctypes.c_uint32(chunks))
+
+    def ring(self, port: int) -> int:
+        return int(self._c.rig_ring(self._rig, port))
+
     def memory(self, chunks: int) -> None:
         self._c.rig_memory(self._rig, _u64(chunks))
 

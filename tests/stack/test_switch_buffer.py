@@ -82,6 +82,24 @@ def test_the_sum_of_the_parts_is_what_is_held_and_all_of_it_comes_back(
         assert not any(made.group(port, LOSSLESS).stopped for port in range(3))
 
 
+def test_what_came_while_nobody_looked_keeps_its_place_in_memory() -> None:
+    """It counts for the ring of its port, which is smaller until it has left; beyond that ring it is lost."""
+    limits = Class(lossless=True, headroom=4 * KIB, xoff=1)
+    with rig(shared=0, classes={LOSSLESS: limits}) as made:
+        made.ahead(10)
+        assert [made.admit(0, 1, LOSSLESS, 2 * KIB) for _ in range(13)] == [True] * 12 + [False]
+        assert (made.ring(0), made.ring(1)) == (0, 10)
+        counted = made.counters().ports["priority"][0][LOSSLESS]
+        assert (counted["late"], counted["drop_headroom"]) == (10, 1)
+        for left in range(12):
+            assert made.group(0, LOSSLESS).stopped
+            assert made.ring(0) == max(0, left - 2)
+            assert made.take(1) is not None
+        made.settle()
+        assert (made.group(0, LOSSLESS).stopped, made.ring(0), made.headroom) == (False, 10, 0)
+        assert made.admit(0, 1, LOSSLESS, 2 * KIB)
+
+
 class Sender:
     """Sends as fast as its cable takes it, in bursts, and stops so long after XOFF as it may."""
 

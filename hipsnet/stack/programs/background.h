@@ -20,6 +20,9 @@
 
 #define NS_PER_S 1000000000ULL
 
+/* In real time: what plays the network goes before what measures it. */
+enum { TRAFFIC_PRIORITY = 1, NETWORK_PRIORITY };
+
 static inline u64 now_ns(void)
 {
 	struct timespec now;
@@ -64,10 +67,10 @@ static inline void open_many_files(void)
  * kernel keeps a share for others. Where it may not run in real time it is at least the nicest to itself:
  * also among sessions, where these share the processor as groups (autogroup).
  */
-static inline void go_first(void)
+static inline void go_first(int priority)
 {
 	static const char niceness[] = "-20";
-	const struct sched_param first = {.sched_priority = 1};
+	const struct sched_param first = {.sched_priority = priority};
 
 	if (sched_setscheduler(0, SCHED_RR, &first) == 0)
 		return;
@@ -95,5 +98,5 @@ static inline void go_on_in_background(const char *name)
 		dup2(null, fd);
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_TIMERSLACK, 1);
-	go_first();
+	go_first(NETWORK_PRIORITY);
 }

@@ -295,7 +295,7 @@ int main(int argc, char **argv)
 		else
 			add_flow(line);
 	prctl(PR_SET_TIMERSLACK, 1);
-	go_first();
+	go_first(TRAFFIC_PRIORITY);
 	run(now_ns() + strtoull(argv[1], NULL, 10) * 1000000, epoll);
 	/* What is under way still comes: nothing is sent any more. */
 	for (u32 i = 0; i < port_count; i++)

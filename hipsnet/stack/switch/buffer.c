@@ -31,7 +31,7 @@ static bool has_share(const struct buffer *buffer, const struct buffer_queue *qu
 
 /* Where the part of a frame goes that the reserve does not take. */
 static enum buffer_verdict charge_rest(struct buffer *buffer, struct buffer_group *group, u32 priority,
-				       u64 rest)
+				       u64 rest, bool has_place)
 {
 	const struct buffer_class *class = &buffer->classes[priority];
 	bool fits = rest <= buffer_free(buffer);
@@ -44,14 +44,16 @@ static enum buffer_verdict charge_rest(struct buffer *buffer, struct buffer_grou
 		return BUFFER_TAKEN;
 	}
 	group->stopped = true;
-	if (group->headroom + rest > class->headroom)
+	bool is_late = group->headroom + rest > class->headroom;
+
+	if (is_late && !has_place)
 		return BUFFER_OVERRUN;
 	group->headroom += rest;
 	buffer->headroom += rest;
-	return BUFFER_TAKEN;
+	return is_late ? BUFFER_LATE : BUFFER_TAKEN;
 }
 
-enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place place, u32 bytes)
+enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place place, u32 bytes, bool has_place)
 {
 	const struct buffer_class *class = &buffer->classes[place.priority];
 	struct buffer_group *group = &buffer->groups[place.ingress][place.priority];
@@ -61,9 +63,10 @@ enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place pla
 		return BUFFER_TAIL;
 
 	u64 reserved = least(bytes, class->reserved - group->reserved), rest = bytes - reserved;
-	enum buffer_verdict verdict = rest ? charge_rest(buffer, group, place.priority, rest) : BUFFER_TAKEN;
+	enum buffer_verdict verdict =
+		rest ? charge_rest(buffer, group, place.priority, rest, has_place) : BUFFER_TAKEN;
 
-	if (verdict != BUFFER_TAKEN)
+	if (verdict != BUFFER_TAKEN && verdict != BUFFER_LATE)
 		return verdict;
 	group->reserved += reserved;
 	queue->bytes += bytes;
@@ -72,7 +75,7 @@ enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place pla
 	note(queue->bytes, &queue->most);
 	note(buffer->shared, &buffer->most_shared);
 	note(buffer->headroom, &buffer->most_headroom);
-	return BUFFER_TAKEN;
+	return verdict;
 }
 
 void buffer_discharge(struct buffer *buffer, struct buffer_place place, u32 bytes)

@@ -61,6 +61,7 @@ struct buffer {
 
 enum buffer_verdict {
 	BUFFER_TAKEN,
+	BUFFER_LATE,    /* taken, beyond its headroom */
 	BUFFER_TAIL,    /* lossy, its queue has its share */
 	BUFFER_FULL,    /* lossy, the pool is empty */
 	BUFFER_OVERRUN, /* lossless, beyond its headroom */
@@ -70,8 +71,12 @@ struct buffer_place {
 	u8 ingress, egress, priority;
 };
 
-/* Puts a frame to the accounts, or says why not. The group's `stopped` tells whether its sender may go on. */
-enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place place, u32 bytes);
+/*
+ * Puts a frame to the accounts, or says why not. The group's `stopped` tells whether its sender may go on.
+ * With `has_place` there is room for the frame elsewhere when its headroom is full.
+ */
+enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place place, u32 bytes,
+				  bool has_place);
 
 /* Takes a frame that was charged from the accounts. */
 void buffer_discharge(struct buffer *buffer, struct buffer_place place, u32 bytes);

@@ -66,6 +66,7 @@ u32 receive_frames(struct machine *machine, u32 ingress, u64 now)
 
 	for (u32 i = 0; i < count; i++)
 		handle(machine, ingress, &frames[i], now);
+	xsk_limit_fill(machine->ports[ingress].xsk, switch_ring_chunks(machine->core, ingress));
 	xsk_refill(machine->ports[ingress].xsk);
 	return count;
 }

@@ -37,14 +37,14 @@ static void consider_marking(struct soft_switch *self, u32 egress, u8 priority, 
 		self->port[egress].count->priority[priority].ecn_marks += marking_mark(head + ETHERNET_BYTES);
 }
 
-static enum buffer_verdict charge(struct soft_switch *self, struct buffer_place place, u32 bytes)
+static enum buffer_verdict charge(struct soft_switch *self, struct buffer_place place, u32 bytes, u32 chunks)
 {
 	u64 free = self->memory_free, owed = self->memory_owed;
 
 	self->buffer.memory = free > owed ? (free - owed) * self->chunk_bytes : 0;
 	if (free < self->count->memory_min_free)
 		self->count->memory_min_free = free;
-	return buffer_charge(&self->buffer, place, bytes);
+	return buffer_charge(&self->buffer, place, bytes, chunks <= switch_ring_chunks(self, place.ingress));
 }
 
 static void count_loss(struct priority_counters *count, enum buffer_verdict verdict)
@@ -74,16 +74,19 @@ bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u
 		count->drop_memory++;
 		return false;
 	}
-	enum buffer_verdict verdict = charge(self, place, packet->bytes);
+	enum buffer_verdict verdict = charge(self, place, packet->bytes, chunks);
 
 	if (self->buffer.groups[place.ingress][place.priority].stopped) {
 		pfc_stop(&port->pfc, place.priority, now);
 		self->stopped |= port_bit(place.ingress);
 	}
-	if (verdict != BUFFER_TAKEN) {
+	if (verdict != BUFFER_TAKEN && verdict != BUFFER_LATE) {
 		count_loss(count, verdict);
 		return false;
 	}
+	packet->late_chunks = verdict == BUFFER_LATE ? (u8)chunks : 0;
+	port->late += packet->late_chunks;
+	count->late += verdict == BUFFER_LATE;
 	consider_marking(self, egress, place.priority, head, packet->bytes);
 	egress_put(&self->port[egress].egress, packet);
 	return true;
@@ -119,6 +122,7 @@ static void leave(struct soft_switch *self, u32 egress, const struct packet *pac
 	struct buffer_place place = {packet->ingress, (u8)egress, packet->priority};
 
 	buffer_discharge(&self->buffer, place, packet->bytes);
+	self->port[place.ingress].late -= packet->late_chunks;
 	let_go(self, place.ingress, place.priority, now);
 }
 

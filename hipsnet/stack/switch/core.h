@@ -37,6 +37,8 @@ struct switch_port {
 	struct watchdog_queue watched[PRIORITIES];
 	struct storm storm[PRIORITIES]; /* the last */
 	u8 storming;                    /* a bit for each priority */
+	u32 ahead;                      /* chunks of its own, for what comes while nobody looks */
+	u32 late;                       /* of them, those that hold frames beyond the headroom */
 	u8 mac[MAC_BYTES];
 };
 
@@ -80,8 +82,20 @@ void switch_init_port(struct soft_switch *self, u32 port, const u8 *mac, u64 rat
  */
 u64 switch_receive(struct soft_switch *self, u32 ingress, struct span head, u32 bytes, u8 *priority, u64 now);
 
-/* Takes a frame in, perhaps marked, for one port; false if it is lost (it is counted). */
+/*
+ * Takes a frame in, perhaps marked, for one port; false if it is lost (it is counted).
+ *
+ * A lossless frame that finds its headroom full came while nobody looked at its port: its sender is not to
+ * blame. It is in memory already, in one of the chunks `ahead` of the port, and keeps that until it has left;
+ * so long the port's ring gets so many less, and nobody else's memory is touched.
+ */
 bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u8 *head, u32 chunks, u64 now);
+
+/* How many chunks a port's ring may have now. */
+static inline u32 switch_ring_chunks(const struct soft_switch *self, u32 port)
+{
+	return self->port[port].ahead - self->port[port].late;
+}
 
 /* The frame that leaves by a port now; NULL if none may. Its bytes are free, its memory is when it is sent.
  */

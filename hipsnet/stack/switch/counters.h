@@ -44,9 +44,10 @@
 	COUNTER(tx_frames,        "frames that went out")                                \
 	COUNTER(tx_bytes,         "bytes that went out")                                 \
 	COUNTER(ecn_marks,        "frames that were marked as they came to the queue")              \
+	COUNTER(late,             "lossless; found the headroom full, and came while nobody looked") \
 	COUNTER(drop_tail,        "lossy; the queue to which they went had its share")   \
 	COUNTER(drop_full,        "lossy; the shared buffer was full")                   \
-	COUNTER(drop_headroom,    "lossless; the headroom was full: pause was not obeyed") \
+	COUNTER(drop_headroom,    "lossless; headroom and ring were full: pause was not obeyed") \
 	COUNTER(drop_memory,      "no chunk of memory was free")                         \
 	COUNTER(drop_down,        "waited here for a cable that is down")                \
 	COUNTER(drop_storm,       "lossless; would wait here in a storm: the watchdog dropped it") \

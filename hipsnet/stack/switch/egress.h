@@ -15,6 +15,7 @@ struct packet {
 	struct packet *next;
 	u32 bytes;
 	u8 ingress, priority;
+	u8 late_chunks; /* of the port it came by, that it holds in place of its ring */
 };
 
 struct queue {

@@ -50,7 +50,8 @@ static void open_port(struct fabric *fabric, struct machine *machine, u32 index,
 	errno = -xsk_open(&port->xsk, machine->memory, set->ifname, 0, XSK_COPY);
 	if (errno)
 		fail("open a socket on", set->ifname);
-	xsk_limit_fill(port->xsk, chunks_ahead(set, machine->core->chunk_bytes));
+	machine->core->port[index].ahead = chunks_ahead(set, machine->core->chunk_bytes);
+	xsk_limit_fill(port->xsk, machine->core->port[index].ahead);
 	xsk_refill(port->xsk);
 	errno = -xsk_join(port->xsk, map, index);
 	if (errno || epoll_ctl(fabric->epoll, EPOLL_CTL_ADD, xsk_fd(port->xsk), &news) < 0)
