@@ -14,6 +14,8 @@ from hipsnet.topology.headroom import thresholds
 from hipsnet.topology.quantities import parse_size
 
 PRIORITIES = 8
+CNP_DSCP, CNP_PRIORITY = 48, 6
+"""Of congestion notifications (class selector 6), as NICs have it: they are not to wait for what they are about."""
 
 _LATE_NS = 5_000_000  # what a port catches up with when the process had to wait for a processor
 _ETHERNET_BYTES = 14
@@ -58,6 +60,7 @@ def _common(topology: Topology) -> Iterator[str]:
     weights = lab.weights if lab.scheduling == "weighted" else (0,) * PRIORITIES
     yield f"frame {frame_bytes(topology)}"
     yield f"weights {' '.join(map(str, weights))}"
+    yield f"dscp {CNP_DSCP} {CNP_PRIORITY}"
     yield f"dscp {roce.dscp} {roce.priority}"
     if roce.ecn.enabled:
         kmin, kmax = parse_size(roce.ecn.kmin), parse_size(roce.ecn.kmax)
@@ -88,7 +91,7 @@ def _switch(topology: Topology, fabric: Fabric, switch: Switch, sockets: Sockets
 
 def _owed_chunks(topology: Topology) -> int:
     """What one port's reserves and headrooms take of the memory, for the priorities in use."""
-    used = {0, topology.roce.priority, *(topology.pfc.priorities if topology.pfc else ())}
+    used = {0, CNP_PRIORITY, topology.roce.priority, *(topology.pfc.priorities if topology.pfc else ())}
     found = thresholds(topology)
     return sum(ceil((found[p].reserved + found[p].headroom) / _CHUNK_BYTES) for p in used)
 

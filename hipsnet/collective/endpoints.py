@@ -46,7 +46,9 @@ def node_ports(topology: Topology, rank: int) -> NodePorts:
         node=server.name,
         ports=tuple(NodePort(port.index, str(port.address.ip)) for port in server.ports if port.address),
         rate_bps=topology.link.rate_bps or 0,
+        delay_ns=topology.link.delay_us * 1000,
         xoff_bytes=parse_size(pfc.xoff or XOFF) if pfc else 0,
         xon_bytes=parse_size(pfc.xon or XON) if pfc else 0,
         watchdog=(watchdog.detect_ms, watchdog.restore_ms, watchdog.action) if watchdog else None,
+        ecn=topology.roce.ecn.enabled,
     )

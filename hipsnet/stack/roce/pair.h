@@ -106,6 +106,7 @@ struct rc {
 	struct responder responder;
 	struct pacer pacer;
 	struct dcqcn dcqcn;
+	u64 cnp_ns; /* what CNPs are apart at least */
 	struct rc_completion *completions;
 	u32 completions_mask, completions_head, completions_tail;
 	struct rc_counters counters;

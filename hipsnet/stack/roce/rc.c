@@ -67,6 +67,7 @@ void rc_defaults(struct rc_config *config, u64 rate_bps)
 		.window = 128,
 		.timeout_ns = 67108864, /* verbs' 14: 4.096 us << 14 */
 		.rate_bps = rate_bps,
+		.burst_ns = 20000, /* about a turn of a busy poll loop */
 	};
 }
 
@@ -82,7 +83,6 @@ static bool is_sound(const struct rc_config *config)
 
 bool rc_connect(struct rc *rc, const struct rc_config *config, u64 now_ns)
 {
-	const u64 burst_ns = 20000; /* what a sender may catch up with: about a turn of a busy poll loop */
 	u32 packets_per_ack = PACKETS_PER_ACK;
 
 	if (rc->state != RC_IDLE || !is_sound(config))
@@ -100,9 +100,10 @@ bool rc_connect(struct rc *rc, const struct rc_config *config, u64 now_ns)
 
 	side->acked = side->next = side->sent = side->end = rc->responder.expected = PSN_START;
 	side->timer_ns = side->credit_limit = RC_NEVER;
-	pacer_init(&rc->pacer, config->rate_bps, burst_ns);
+	pacer_init(&rc->pacer, config->rate_bps, config->burst_ns);
+	rc->cnp_ns = dcqcn_unit_ns(config->rate_bps, rc->mtu);
 	if (config->congestion_control)
-		dcqcn_init(&rc->dcqcn, config->rate_bps, now_ns);
+		dcqcn_init(&rc->dcqcn, config->rate_bps, rc->cnp_ns, now_ns);
 	rc->state = RC_CONNECTED;
 	return true;
 }

@@ -44,6 +44,7 @@ struct rc_config {
 	u64 timeout_ns;          /* without an ACK, from the last packet; doubled with every time out */
 	u64 ack_delay_ns; /* how long a message's ACK may wait for others, or for frames to go with it */
 	u64 rate_bps;     /* of frames with their Ethernet header, as HTB counts them too; 0: any */
+	u64 burst_ns;     /* what a sender that was late may catch up with */
 };
 
 enum rc_kind {

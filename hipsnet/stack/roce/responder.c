@@ -207,7 +207,7 @@ void responder_take_mark(struct rc *rc, u64 now_ns)
 	if (now_ns < rc->responder.cnp_after_ns)
 		return;
 	rc->responder.cnp_due = true;
-	rc->responder.cnp_after_ns = now_ns + DCQCN_CNP_NS;
+	rc->responder.cnp_after_ns = now_ns + rc->cnp_ns;
 }
 
 static void count_nak(struct rc_counters *counters, u8 syndrome)

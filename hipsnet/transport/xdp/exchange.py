@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hipsnet.transport.interface import MESSAGE_LIMIT, Peer
 from hipsnet.transport.introduction import SEAL_BYTES, Seal, agree, opened, sealed
 
-MAGIC = b"XDP1"
-# magic, number of the queue pair, first PSN, path MTU, receives posted, message limit
-BODY = struct.Struct("<4sIIIII")
+MAGIC = b"XDP2"
+# magic, number of the queue pair, first PSN, path MTU, window, receives posted, message limit
+BODY = struct.Struct("<4sIIIIII")
 PARAMETERS_BYTES = BODY.size + SEAL_BYTES
 
 RECEIVES = 256
@@ -19,20 +19,25 @@ RECEIVES = 256
 
 @dataclass(frozen=True)
 class Parameters:
-    """One end of a connection; `path_mtu` is the largest payload of a packet that its interface takes."""
+    """One end of a connection.
+
+    `path_mtu` is the largest payload of a packet that its interface takes, `window` how many such packets it
+    has room for.
+    """
 
     number: int
     psn: int
     path_mtu: int
+    window: int
 
     def pack(self, seal: Seal) -> bytes:
-        body = BODY.pack(MAGIC, self.number, self.psn, self.path_mtu, RECEIVES, MESSAGE_LIMIT)
+        body = BODY.pack(MAGIC, self.number, self.psn, self.path_mtu, self.window, RECEIVES, MESSAGE_LIMIT)
         return sealed(body, seal)
 
     @classmethod
     def unpack(cls, raw: bytes, seal: Seal, peer: Peer) -> Parameters:
         """What `peer` sent; TransportError if it is not what this end can talk to."""
-        magic, number, psn, path_mtu, receives, limit = BODY.unpack(opened(raw, seal, peer))
+        magic, number, psn, path_mtu, window, receives, limit = BODY.unpack(opened(raw, seal, peer))
         agree(
             peer,
             (
@@ -41,4 +46,4 @@ class Parameters:
                 ("messages of at most", MESSAGE_LIMIT, limit),
             ),
         )
-        return cls(number, psn, path_mtu)
+        return cls(number, psn, path_mtu, window)

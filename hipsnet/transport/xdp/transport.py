@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import select
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address
@@ -17,7 +18,7 @@ from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
 from hipsnet.stack.loop import Stack
-from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, pins_of
+from hipsnet.stack.sockets import PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
 from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
@@ -26,13 +27,17 @@ from hipsnet.transport.xdp.connection import Connection, ConnectionLost, Message
 from hipsnet.transport.xdp.exchange import PARAMETERS_BYTES, RECEIVES, Parameters
 from hipsnet.transport.xdp.options import NodePorts
 from hipsnet.transport.xdp.path import Interface, Path, interface_of, path_mtu, path_to
+from hipsnet.transport.xdp.window import window
 
 CHUNK_BYTES = 4096
-WINDOW, LEAST_WINDOW = 512, 64
-"""Packets of a connection that may wait for an acknowledgement, if those of a port's connections fit the buffer."""
-
 ACK_DELAY_NS = 200_000
 """An answer goes first, and one ACK does for several messages: the peer wakes up once, for what it waits for."""
+
+LATE_NS = 5_000_000
+"""What a pair that had to wait for a processor may catch up with, at the rate that congestion has left it."""
+
+UNLIMITED_BPS = 10_000_000_000
+"""What congestion control takes a port without a rate for, as PFC does."""
 
 FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
 DRAIN_STEP_S = 0.05
@@ -174,8 +179,9 @@ class XdpTransport:
     ) -> None:
         """Tell and learn the pairs' numbers; then wait until both ends can receive."""
         seal = self._greeting.seal
+        sharing = Counter(path.ifindex for path in paths)
         mine = [
-            Parameters(connection.pair.number, secrets.randbits(24), path_mtu(path.mtu))
+            self._parameters(connection, path_mtu(path.mtu), sharing[path.ifindex])
             for connection, path in zip(self._connections, paths, strict=True)
         ]
         raw = swap(sockets, peers, [each.pack(seal) for each in mine], PARAMETERS_BYTES, deadline_s)
@@ -184,10 +190,14 @@ class XdpTransport:
             self._connect(connection, path, ours, other)
         swap(sockets, peers, [READY] * len(peers), len(READY), deadline_s)
 
+    def _parameters(self, connection: Connection, packet_bytes: int, sharing: int) -> Parameters:
+        room = window(packet_bytes, self._node.rate_bps, self._node.delay_ns, sharing)
+        return Parameters(connection.pair.number, secrets.randbits(24), packet_bytes, room)
+
     def _connect(self, connection: Connection, path: Path, mine: Parameters, theirs: Parameters) -> None:
         peer, quality = connection.peer, self._quality
         connection.pair.connect(
-            0,
+            (self._node.rate_bps or UNLIMITED_BPS) if self._node.ecn else 0,
             monotonic_ns(),
             local_mac=_mac(self._port(path, peer)[1].mac),
             peer_mac=_mac(path.mac),
@@ -197,21 +207,16 @@ class XdpTransport:
             send_psn=mine.psn,
             receive_psn=theirs.psn,
             source_port=FIRST_UDP_PORT + (mine.number ^ theirs.number) % UDP_PORTS,
-            window=self._window(),
+            window=min(mine.window, theirs.window),
             path_mtu=min(mine.path_mtu, theirs.path_mtu),
             dscp=quality.dscp,
             retry_count=quality.retries,
             timeout_ns=4096 << quality.ack_timeout,
             ack_delay_ns=ACK_DELAY_NS,
             credits=True,
-            congestion_control=False,
+            burst_ns=LATE_NS,
+            congestion_control=self._node.ecn,
         )
-
-    def _window(self) -> int:
-        """What all connections of a port have under way should find room in the receive buffer of one port."""
-        chunks_a_packet = 2
-        fair = RECEIVE_CHUNKS // chunks_a_packet * len(self._ports) // max(1, len(self._connections))
-        return max(LEAST_WINDOW, min(WINDOW, fair))
 
     # working
 
