@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from hipsnet.node import namespace, pins
 from hipsnet.stack.loop import Stack, core
 from hipsnet.stack.sockets import PortConfig
 from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port, Server
-from tests.kernel.frames import ethernet, ipv4, pfc, udp
+from tests.kernel.frames import pfc
 from tests.lab.rig import Lab, hipsnet
+from tests.stack.passing import roce_frame, working
 
 MakeLab = Callable[..., Lab]
 
@@ -36,11 +36,9 @@ def after(fabric: Fabric, server: Server) -> Server:
     return next(other for other in fabric.servers if other.name == fabric.peer(onward(server)).node)
 
 
-@contextmanager
-def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> Iterator[Stack]:
-    """A server's endpoint, which works all the while in a thread of its own."""
-    folder, ends = pins.node_folder(lab.name, server.name), threading.Event()
-    stack = Stack()
+def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> AbstractContextManager[Stack]:
+    """A server's endpoint, which works all the while."""
+    folder = pins.node_folder(lab.name, server.name)
     configs = [
         PortConfig(
             port.name, port.mac, 9000, folder, port.index, rate_bps=RATE, priority=PRIORITY,
@@ -48,21 +46,7 @@ def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> Iterat
         )
         for port in server.ports
     ]  # fmt: skip
-    with namespace.inside(lab.namespace(server.name)):
-        stack.open_ports(configs)
-
-    def work() -> None:
-        while not ends.is_set():
-            list(stack.poll(0.01))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield stack
-    finally:
-        ends.set()
-        thread.join()
-        stack.close()
+    return working(lab.namespace(server.name), configs)
 
 
 @contextmanager
@@ -85,10 +69,11 @@ def close_the_circle(lab: Lab, fabric: Fabric) -> None:
         for way in back:
             way.send(pfc(1 << PRIORITY))
         for server, port, way in zip(fabric.servers, ways, forth, strict=True):
-            target = str(after(fabric, after(fabric, server)).identity)
-            packet = ipv4(target, udp(4791, bytes(1000)), tos=26 << 2, source=str(server.identity))
+            target = after(fabric, after(fabric, server))
+            addresses = str(server.identity), str(target.identity)
+            frame = roce_frame(addresses, (port.mac, fabric.peer(port).mac), bytes(1000))
             for _ in range(FRAMES):
-                way.send(ethernet(packet, to=fabric.peer(port).mac, source=port.mac))
+                way.send(frame)
 
 
 def deadlocks(lab: Lab) -> list[dict[str, object]]:

@@ -18,8 +18,10 @@ from hipsnet.stack import counters
 from hipsnet.stack.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from orchestrator import processes, removal, soft_switch, traffic
+from orchestrator.soft_switch_config import CNP_PRIORITY
 from orchestrator.traffic import Flow
 from tests.lab.rig import BCUBE_2_2, Lab, hipsnet, run, traces
+from tests.lab.starving import busy_processors, stopped_now_and_then
 from tests.lab.test_delay import address, receiver, sender
 from tests.lab.test_kill import killed_after, points
 from tools.benchmarks.pfc_spread import PAUSED, measure
@@ -284,6 +286,70 @@ def test_an_incast_loses_nothing_and_stops_the_senders(make_lab: MakeLab) -> Non
     assert switch.ports["priority"]["ecn_marks"][0, PRIORITY] > 0
     assert switch.totals["shared_bytes"] == switch.totals["headroom_bytes"] == 0
     assert result.goodput_bps > 0.8e8  # tools/bench switch asks for 95 % on a quiet machine
+
+
+def test_a_switch_that_gets_no_processor_loses_nothing(make_lab: MakeLab) -> None:
+    """What comes meanwhile is more than buffer and headroom: it stays where the kernel has put it."""
+    lab = make_lab(GROUP_OF_2, lab={**LOSSLESS, "buffer": "64KiB"}, pfc=PFC, link={"rate": "100Mbit/s"})
+    lab.provision()
+    topology, fabric = lab.load()
+    process = the_process(lab)
+    with stopped_now_and_then(lambda: [process.pid], 0.045, 0.05) as stopped:
+        flow = Flow(fabric.servers[0].ports[0], fabric.servers[1].ports[0])
+        (found,) = traffic.run(topology, fabric, [flow], 2).flows
+    switch = read(lab)["l0g0"]
+    assert len(stopped) > 10
+    assert switch.ports["priority"]["late"][:, PRIORITY].sum() > 100
+    assert (found.lost, found.late, switch.dropped) == (0, 0, {})
+
+
+def test_senders_that_get_no_processor_lose_nothing(make_lab: MakeLab) -> None:
+    lab = make_lab(GROUP_OF_9, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"})
+    lab.provision()
+    process = the_process(lab)
+
+    def others() -> list[int]:
+        return [pid for pid, _ in removal.residents(lab.name) if pid != process.pid]
+
+    with busy_processors(), stopped_now_and_then(others, 0.1, 0.1) as stopped:
+        result, _, _ = incast(lab, 2)
+    assert len(stopped) > 5
+    assert [(flow.lost, flow.late) for flow in result.flows] == [(0, 0)] * 8
+    assert read(lab)["l0g0"].dropped == {}
+
+
+@pytest.mark.parametrize("pfc", [PFC, None])
+def test_an_incast_of_a_job_that_starves_loses_nothing(make_lab: MakeLab, pfc: dict[str, Any] | None) -> None:
+    """Even without PFC: what eight senders have under way together is what one receiver has offered."""
+    sections = {"pfc": pfc} if pfc else {}
+    lab = make_lab(GROUP_OF_9, lab=LOSSLESS, link={"rate": "100Mbit/s"}, **sections)
+    lab.provision()
+
+    def everybody() -> list[int]:
+        return [pid for pid, _ in removal.residents(lab.name)]
+
+    options = ("--algorithm", "ps", "--servers", "1", "--size", "512KiB", "--iters", "2", "--warmup", "1")
+    with busy_processors(), stopped_now_and_then(everybody, 0.1, 0.02):
+        done = lab.run("run", "--transport", "xdp", *options, "--check", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["wrong"] == 0
+    assert read(lab)["l0g0"].dropped == {}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_marks_are_answered_where_the_file_has_them(make_lab: MakeLab, enabled: bool) -> None:
+    ecn = {"kmin": "8KiB", "kmax": "32KiB", "enabled": enabled}
+    group = {"kind": "bcube", "n": 3, "levels": 1}
+    lab = make_lab(group, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"}, roce={"ecn": ecn})
+    lab.provision()
+    options = ("--algorithm", "ps", "--servers", "1", "--size", "512KiB", "--iters", "2", "--warmup", "0")
+    done = lab.run("run", "--transport", "xdp", *options, "--check")
+    assert done.returncode == 0, done.stderr
+    ports = read(lab)["l0g0"].ports["priority"]
+    marked, told = ports["ecn_marks"][0, PRIORITY], ports["rx_frames"][:, CNP_PRIORITY]
+    assert (marked > 0, told[0] > 0) == (enabled, enabled)
+    assert told.sum() <= ports["ecn_marks"][:, PRIORITY].sum()
 
 
 def test_without_pfc_the_same_incast_loses(make_lab: MakeLab) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import re
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from hipsnet.node import namespace
 from hipsnet.node.forwarding import frames_by_reason, read_counters
 from hipsnet.node.pauses import COUNTERS, read_pauses
 from hipsnet.stack.building import FOLDER
 from hipsnet.stack.loop import Stack, core
-from hipsnet.stack.sockets import PortConfig
-from tests.kernel.frames import ethernet, ipv4, pfc, udp
+from tests.kernel.frames import pfc
 from tests.stack.line import M_PORTS, Line, line
+from tests.stack.passing import ROCE_DSCP, roce_frame, working
 from tests.stack.sockets import Socket, memory, socket
 
 PRIORITY = 3
@@ -37,27 +35,6 @@ def row() -> Iterator[Line]:
 
 
 @contextmanager
-def working(home: str, ports: list[PortConfig]) -> Iterator[Stack]:
-    """A stack on these ports that works all the while, in a thread of its own."""
-    stack, ends = Stack(), threading.Event()
-    with namespace.inside(home):
-        stack.open_ports(ports)
-
-    def work() -> None:
-        while not ends.is_set():
-            list(stack.poll(0.01))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield stack
-    finally:
-        ends.set()
-        thread.join()
-        stack.close()
-
-
-@contextmanager
 def row_at_work(row: Line, **fields: object) -> Iterator[tuple[Stack, Socket, Socket]]:
     """The middle's stack, and a socket at each end."""
     with (
@@ -70,11 +47,10 @@ def row_at_work(row: Line, **fields: object) -> Iterator[tuple[Stack, Socket, So
         yield stack, near, far
 
 
-def through(row: Line, number: int, dscp: int = 26, size: int = 1000) -> bytes:
+def through(row: Line, number: int, dscp: int = ROCE_DSCP, size: int = 1000) -> bytes:
     """A frame from a for b, as it leaves a."""
     payload = struct.pack("!I", number) + bytes(size)
-    packet = ipv4(row.b.address, udp(4791, payload), tos=dscp << 2, source=row.a.address)
-    return ethernet(packet, to=M_PORTS[0][1], source=row.a.mac)
+    return roce_frame((row.a.address, row.b.address), (row.a.mac, M_PORTS[0][1]), payload, dscp)
 
 
 def numbers(frames: list[bytes]) -> list[int]:

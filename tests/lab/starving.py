@@ -1,0 +1,52 @@
+"""Processes that get no processor now and then, as on a machine that is too busy."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+Found = Callable[[], Iterable[int]]
+
+
+@contextmanager
+def stopped_now_and_then(found: Found, stopped_s: float, going_s: float) -> Iterator[list[int]]:
+    """One of the processes at a time stands still so long; yields a list of those that have."""
+    ends, have_stopped, dice = threading.Event(), list[int](), random.Random(1)
+
+    def work() -> None:
+        while not ends.wait(going_s):
+            pids = sorted(found())
+            if pids:
+                pid = dice.choice(pids)
+                have_stopped.append(pid)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    ends.wait(stopped_s)
+                    os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield have_stopped
+    finally:
+        ends.set()
+        thread.join()
+
+
+@contextmanager
+def busy_processors(loops_each: int = 2) -> Iterator[None]:
+    """So many processes on each processor that never sleep."""
+    count = loops_each * len(os.sched_getaffinity(0))
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
