@@ -45,6 +45,7 @@ FAMILIES = (
     Family("hipsnet_bytes", "bytes, with the Ethernet header", _both("bytes")),
     Family("hipsnet_dropped_frames", "frames lost at the port", (("", "drops"),)),
     Family("hipsnet_ecn_marked_frames", "frames marked with congestion experienced", (("", "ecn_marks"),)),
+    Family("hipsnet_pfc_storms", "storms of pauses that a watchdog has detected", (("", "storms"),)),
     Family("hipsnet_buffer_used_bytes", "bytes that wait", (("", "buffer_bytes"),), 1, True),
     Family("hipsnet_buffer_size_bytes", "bytes that may wait", (("", "buffer_size_bytes"),), 1, True),
 )  # fmt: skip

@@ -19,6 +19,7 @@ ATTACH_XDP = 37
 XDP_HAS_FRAGS = 1 << 5
 MAP_OF_MAPS, RING = 12, 27
 READ_ONLY_FOR_PROGRAMS = 1 << 7
+MAPPABLE = 1 << 10
 _UPDATE_IF_NOEXIST, _DRIVER_MODE, _REPLACE = 1 << 0, 1 << 2, 1 << 4
 _NAME_BYTES = 16
 _LOG_BYTES = 1 << 20
@@ -214,24 +215,25 @@ def lookup(fd: int, key: bytes, size: int) -> bytes | None:
     return value.raw
 
 
-def lookup_all(fd: int, keys: int, values: int, count: int) -> int:
-    """Read up to `count` entries of a map by one call into memory at these addresses; how many there were.
+class Lookup:
+    """Reads up to `count` entries of a map by one call into memory at these addresses, as often as one likes.
 
     Linux 5.13 for an array with values per CPU.
     """
-    found, last = ctypes.c_uint32(count), ctypes.c_uint32()
-    result = libbpf().bpf_map_lookup_batch(
-        fd,
-        None,
-        ctypes.byref(last),
-        ctypes.c_void_p(keys),
-        ctypes.c_void_p(values),
-        ctypes.byref(found),
-        None,
-    )
-    if result != -errno.ENOENT:  # that was the last of them
-        answer(result, "read all entries of a map")
-    return found.value
+
+    def __init__(self, fd: int, keys: int, values: int, count: int) -> None:
+        self._call, self._count, self._found = libbpf().bpf_map_lookup_batch, count, ctypes.c_uint32()
+        places = (ctypes.c_void_p(keys), ctypes.c_void_p(values), ctypes.byref(self._found))
+        self._last = ctypes.c_uint32()
+        self._arguments = (ctypes.c_int(fd), None, ctypes.byref(self._last), *places, None)
+
+    def __call__(self) -> int:
+        """How many there were."""
+        self._found.value = self._count
+        result = self._call(*self._arguments)
+        if result not in (0, -errno.ENOENT):  # that was the last of them
+            answer(result, "read all entries of a map")
+        return self._found.value
 
 
 def delete(fd: int, key: bytes) -> None:

@@ -8,18 +8,20 @@ from orchestrator.telemetry.fields import PRIORITIES, RECEIVED_AND_SENT, WHOLE
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
 from orchestrator.telemetry.reading import Reading
 
+_ENDS = np.array(RECEIVED_AND_SENT)
+_HERE, _THERE = _ENDS.ravel(), _ENDS[:, ::-1].ravel()
+
 
 def fill_in_from_peers(reading: Reading, ports: WatchedPorts) -> None:
     """What a port is not known to have sent is what its peer received, and the other way round."""
     ends = np.flatnonzero(ports.peers != NOBODY)
-    peers = ports.peers[ends]
-    for pair in RECEIVED_AND_SENT:
-        for mine, theirs in (pair, pair[::-1]):
-            missing = ~reading.known[mine][ends] & reading.known[theirs][peers]
-            if missing.any():
-                at, lane = np.nonzero(missing)
-                reading.values[mine][ends[at], lane] = reading.values[theirs][peers[at], lane]
-                reading.known[mine][ends[at], lane] = True
+    here, there = np.ix_(_HERE, ends), np.ix_(_THERE, ports.peers[ends])
+    missing = ~reading.known[here] & reading.known[there]
+    field, end, lane = np.nonzero(missing)
+    if len(field):
+        at = _HERE[field], ends[end], lane
+        reading.values[at] = reading.values[_THERE[field], ports.peers[ends][end], lane]
+        reading.known[at] = True
 
 
 class Peers:

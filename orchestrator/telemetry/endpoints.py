@@ -1,12 +1,15 @@
-"""What the userspace endpoints of servers count of pauses, in the map that they share with the programs."""
+"""What servers count of pauses, in the map that endpoints and programs share: theirs, and the watchdogs'."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from hipsnet.node import programs
 from hipsnet.stack import counters
-from orchestrator.telemetry.fields import INDEX, PRIORITIES
+from orchestrator.telemetry.fields import INDEX, PRIORITIES, STORMS
 from orchestrator.telemetry.pinned import PinnedMaps
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
@@ -17,11 +20,14 @@ _FIELDS = ("rx_pause_us", "tx_pause_us", "tx_pause_frames")
 
 
 class EndpointPauses:
-    """Time for which the ports are paused and pause; known of ports that have, or had, an endpoint."""
+    """Time for which the ports are paused and pause, where an endpoint is, or was; storms where a watchdog is."""
 
     def __init__(self, ports: WatchedPorts) -> None:
         layout = programs.program_of("forward").maps["pauses"].value
-        self._quantum = layout.fields["quantum_ps"][1] // _WORD_BYTES  # type: ignore[index]
+        fields: Mapping[str, Any] = layout.fields or {}
+        self._quantum, self._action, self._storms = (
+            fields[name][1] // _WORD_BYTES for name in ("quantum_ps", "storm_action", "storms")
+        )
         self._names = counters.pause_names()
         self._maps = PinnedMaps(ports, "pauses", layout)
 
@@ -37,6 +43,10 @@ class EndpointPauses:
             reading.tell(
                 INDEX[field], there, slice(0, PRIORITIES), by_priority[:, :, self._names.index(field)]
             )
+        storms = words[:, self._storms : self._storms + PRIORITIES]
+        watched = words[:, self._action].astype(bool) | storms.any(axis=1)
+        there = np.flatnonzero(self._maps.there & watched)
+        reading.tell(STORMS, there, slice(0, PRIORITIES), storms[there])
 
     def close(self) -> None:
         """Close the maps."""

@@ -29,6 +29,7 @@ FIELDS = (
     Field("tx_bytes", "bytes sent, with the Ethernet header"),
     Field("drops", "frames lost"),
     Field("ecn_marks", "frames marked with congestion experienced"),
+    Field("storms", "storms of pauses that a watchdog has detected"),
     Field("buffer_bytes", "bytes that wait", is_gauge=True),
     Field("buffer_size_bytes", "bytes that may wait", is_gauge=True),
 )
@@ -38,7 +39,7 @@ RX_PAUSE_FRAMES, TX_PAUSE_FRAMES = INDEX["rx_pause_frames"], INDEX["tx_pause_fra
 RX_PAUSE_US, TX_PAUSE_US = INDEX["rx_pause_us"], INDEX["tx_pause_us"]
 RX_FRAMES, TX_FRAMES = INDEX["rx_frames"], INDEX["tx_frames"]
 RX_BYTES, TX_BYTES = INDEX["rx_bytes"], INDEX["tx_bytes"]
-DROPS, ECN_MARKS = INDEX["drops"], INDEX["ecn_marks"]
+DROPS, ECN_MARKS, STORMS = INDEX["drops"], INDEX["ecn_marks"], INDEX["storms"]
 BUFFER, BUFFER_SIZE = INDEX["buffer_bytes"], INDEX["buffer_size_bytes"]
 RECEIVED_AND_SENT = (
     (RX_PAUSE_FRAMES, TX_PAUSE_FRAMES),

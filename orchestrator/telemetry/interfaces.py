@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,10 +27,12 @@ from orchestrator.telemetry.fields import (
     WHOLE,
 )
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
-from orchestrator.telemetry.reading import Reading
+from orchestrator.telemetry.reading import Flags, Reading
 from orchestrator.telemetry.rtnetlink import LINK_64_WORDS, TC_STATS_WORDS, LinkState
 
 _WAIT_S = 0.5
+_ASK_EVERY = 4
+_FRESH_NS = 5_000_000_000
 _COUNTS = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _COUNTS_AT = np.array([2 * LINK_64_WORDS[name] + half for name in _COUNTS for half in (0, 1)])
 _QUEUE_AT = np.array([TC_STATS_WORDS["dropped"], TC_STATS_WORDS["backlog_bytes"]])
@@ -71,13 +75,21 @@ class Interfaces:
         self._numbers: dict[tuple[int, int], int] = {}
         self._found: dict[Dump, tuple[Words, Numbers, Numbers]] = {}
         self._state = _State(len(ports))
+        self._quiet = _Quiet(count, ports)
+        self._names = _Names()
+        self._news = select.epoll()  # who was told something, without asking each
 
     def read(self, reading: Reading) -> None:
         """Write down losses, queues and carrier; frames and bytes of ports where nobody has counted them."""
+        quiet = self._quiet.nodes(reading)
+        news = {descriptor for descriptor, _ in self._news.poll(0)}
+        self._names.look()
         for number, node in enumerate(self._nodes):
             try:
-                if self._is_open(number, node):
-                    assert node.netlink is not None
+                if not self._is_open(number, node):
+                    continue
+                assert node.netlink is not None
+                if not quiet[number] or node.netlink.fileno() in news:
                     self._queues.ask(number, node.netlink, self._hear)
                     self._counts.ask(number, node.netlink, self._hear)
             except OSError:  # it was removed meanwhile, or its socket was overrun: anew next time
@@ -90,12 +102,16 @@ class Interfaces:
         """Close the sockets."""
         for number, node in enumerate(self._nodes):
             self._close(number, node)
+        self._news.close()
 
     def _is_open(self, number: int, node: _Node) -> bool:
+        if node.netlink is not None and self._names.is_same:
+            return True
         inode = _inode(node.file)
         if node.netlink is not None and inode == node.inode:
             return True
         self._close(number, node)
+        self._quiet.forget(number)
         if inode is None:
             return False
         try:
@@ -106,6 +122,7 @@ class Interfaces:
         node.inode = inode
         node.netlink.settimeout(_WAIT_S)
         node.netlink.bind((0, rtnetlink.GROUP_LINK))
+        self._news.register(node.netlink, select.EPOLLIN)
         self._links.ask(number, node.netlink, self._hear)
         return True
 
@@ -153,6 +170,7 @@ class Interfaces:
     def _tell_queues(self, reading: Reading) -> None:
         ports, words = self._of_ports(self._queues, *self._queues.numbers(_QUEUE_AT))
         reading.add(DROPS, ports, WHOLE, words[:, 0])
+        self._quiet.note(ports, words[:, 1])
         reading.tell(BUFFER, ports, WHOLE, words[:, 1])
         reading.tell(BUFFER_SIZE, ports, WHOLE, self._state.queue_bytes[ports])
 
@@ -164,6 +182,58 @@ class Interfaces:
             ports = np.array([self._numbers.get(pair, NOBODY) for pair in pairs], np.int64)
             found = self._found[dump] = nodes, ports[ports != NOBODY], np.flatnonzero(ports != NOBODY)
         return found[1], words[found[2]]
+
+
+class _Names:
+    """Whether a namespace may have come or gone since the last look: then their folder is another."""
+
+    def __init__(self) -> None:
+        self._changed_ns = -1
+        self.is_same = False
+
+    def look(self) -> None:
+        try:
+            changed_ns = namespace.NAMED.stat().st_mtime_ns
+        except OSError:
+            changed_ns = -1
+        # A name is there a moment before what it is the name of.
+        is_fresh = time.time_ns() - changed_ns < _FRESH_NS
+        self.is_same = changed_ns == self._changed_ns and not is_fresh
+        self._changed_ns = changed_ns
+
+
+class _Quiet:
+    """Which nodes need not be asked now: what the kernel counts can have changed only where frames have moved.
+
+    Those are known already from the programs. Where nobody counts, something waits, or nobody has been asked for
+    some looks (a dead port loses what never moved), the kernel is asked.
+    """
+
+    def __init__(self, nodes: int, ports: WatchedPorts) -> None:
+        self._of_node = np.repeat(np.arange(nodes), [at.stop - at.start for at in ports.nodes.values()])
+        self._moved: Numbers = np.full(nodes, -1, np.int64)
+        self._waits = np.zeros(len(ports), bool)
+        self._looks = 0
+
+    def nodes(self, reading: Reading) -> Flags:
+        """By the number of the node."""
+        count = len(self._moved)
+        frames = reading.values[RX_FRAMES, :, WHOLE] + reading.values[TX_FRAMES, :, WHOLE]
+        unknown = ~(reading.known[RX_FRAMES, :, WHOLE] & reading.known[TX_FRAMES, :, WHOLE])
+        moved = np.bincount(self._of_node, frames, count).astype(np.int64)
+        busy = np.bincount(self._of_node, unknown | self._waits, count) > 0
+        in_turn = np.arange(count) % _ASK_EVERY == self._looks % _ASK_EVERY
+        quiet = (moved == self._moved) & ~busy & ~in_turn
+        self._moved, self._looks = moved, self._looks + 1
+        return np.asarray(quiet)
+
+    def note(self, ports: Numbers, backlog: Words) -> None:
+        """So many bytes wait at these ports."""
+        self._waits[ports] = backlog > 0
+
+    def forget(self, node: int) -> None:
+        """It has to be asked next time."""
+        self._moved[node] = -1
 
 
 class _State:

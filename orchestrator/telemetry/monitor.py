@@ -12,7 +12,7 @@ import numpy as np
 from orchestrator.telemetry import rates as rate
 from orchestrator.telemetry.deadlocks import Deadlock, changes, deadlocks
 from orchestrator.telemetry.events import Event, changes_of_links, changes_of_storms, storms
-from orchestrator.telemetry.fields import FIELDS, GAUGES, INDEX, LANES, PRIORITIES
+from orchestrator.telemetry.fields import FIELDS, GAUGES, INDEX, LANES, PRIORITIES, STORMS
 from orchestrator.telemetry.pauses import Pause, pauses
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
@@ -75,7 +75,7 @@ class Monitor:
             *changes_of_links(self._ports, self._last, reading),
             *changes_of_storms(self._ports, self._storms, stormy),
             *changes(self._deadlocks, circles),
-            *self._watchdog.new(),
+            *(self._watchdog.new() if self._may_have_told(reading) else ()),
         )
         self._last, self._storms, self._deadlocks = reading, stormy, circles
         self._remember(rates)
@@ -87,9 +87,17 @@ class Monitor:
 
         Of a time in microseconds it is the share of the time in millionths.
         """
-        past = self._past[INDEX[field], port, lane]
-        newest = self._looks % len(past)
-        return np.concatenate((past[newest:], past[:newest]))
+        return self.pasts(field, np.array([[port, lane]]))[0]
+
+    def pasts(self, field: str, rows: Rows) -> Amounts:
+        """The same of several (port, lane) at once, a row for each."""
+        past = self._past[INDEX[field], rows[:, 0], rows[:, 1]]
+        newest = self._looks % past.shape[1]
+        return np.concatenate((past[:, newest:], past[:, :newest]), axis=1)
+
+    def _may_have_told(self, reading: Reading) -> bool:
+        before, after = self._last.values[STORMS], reading.values[STORMS]
+        return self._watchdog.is_open or not np.array_equal(before, after)
 
     def _remember(self, rates: Rates) -> None:
         slot = self._looks % self._past.shape[3]

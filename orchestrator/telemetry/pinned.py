@@ -1,8 +1,14 @@
-"""A map that every node has pinned under the same name, with an entry for each port: all of them at once."""
+"""A map that every node has pinned under the same name, with an entry for each port: all of them at once.
+
+It is looked at every second, for all nodes: a map that can be mapped is memory, any other is read by one system
+call, whose arguments are made once.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +27,20 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 @dataclass
 class _Pin:
-    """A node's map; `fd` while it is open, `inode` of the pin by which it was opened."""
+    """A node's map; `fd` while it is open, `inode` of the pin by which it was opened.
+
+    `read` brings its values; it tells whether all ports of the node could be read.
+    """
 
     path: str
     ports: slice
     fd: int | None = None
     inode: int = 0
+    read: Callable[[], bool] | None = None
 
 
 class PinnedMaps:
-    """The maps stay open and are read by one system call each; a map that was pinned anew is opened anew.
+    """The maps stay open; a map that was pinned anew is opened anew.
 
     Whether it was, is looked for on every read of a part of the nodes: of each once in `_LOOK_EVERY` reads.
 
@@ -55,7 +65,7 @@ class PinnedMaps:
         for number, node in enumerate(self._nodes):
             if self._reads == 0 or number % _LOOK_EVERY == self._reads % _LOOK_EVERY:
                 self._look(node)
-            self.there[node.ports] = node.fd is not None and self._read_node(node)
+            self.there[node.ports] = node.read is not None and self._read_node(node)
         self._reads += 1
 
     def close(self) -> None:
@@ -64,16 +74,12 @@ class PinnedMaps:
             _close(node)
 
     def _read_node(self, node: _Pin) -> bool:
-        """Whether all ports of the node could be read."""
-        assert node.fd is not None
-        count = int(node.ports.stop - node.ports.start)
-        values = self.values[node.ports]
+        assert node.read is not None
         try:
-            found = bpf.lookup_all(node.fd, self._keys.ctypes.data, values.ctypes.data, count)
+            return node.read()
         except ProvisionError:
             _close(node)
             return False
-        return found == count
 
     def _look(self, node: _Pin) -> None:
         """Have the map open that is pinned now."""
@@ -97,9 +103,25 @@ class PinnedMaps:
             os.close(fd)
             return
         node.fd, node.inode = fd, inode
+        values = self.values[node.ports]
+        if info.flags & bpf.MAPPABLE:
+            memory = mmap.mmap(fd, values.nbytes, prot=mmap.PROT_READ)
+            node.read = _from_memory(np.frombuffer(memory, np.uint64).reshape(values.shape), values)
+        else:
+            count = len(values)
+            lookup = bpf.Lookup(fd, self._keys.ctypes.data, values.ctypes.data, count)
+            node.read = lambda: lookup() == count
+
+
+def _from_memory(memory: Words, values: Words) -> Callable[[], bool]:
+    def read() -> bool:
+        values[:] = memory
+        return True
+
+    return read
 
 
 def _close(node: _Pin) -> None:
     if node.fd is not None:
         os.close(node.fd)
-    node.fd, node.inode = None, 0
+    node.fd, node.read, node.inode = None, None, 0

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hipsnet.errors import ProvisionError
 from hipsnet.stack import counters
 from hipsnet.stack.counters import SwitchCounters
 from orchestrator import soft_switch
-from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, ECN_MARKS, INDEX, PRIORITIES, WHOLE
+from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, INDEX, LANES, PRIORITIES, WHOLE
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
 
 _LANES = slice(0, PRIORITIES)
 _PAUSE = ("rx_pause_frames", "tx_pause_frames", "rx_pause_us", "tx_pause_us")
-_TRAFFIC = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes")
+_BY_PRIORITY = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes", "ecn_marks", "storms")
 _NO_LOSSES = ("drop_control", "drop_same_port")
 """Frames that no bridge would hand on either."""
 
@@ -32,29 +34,36 @@ class SoftSwitches:
             found = counters.read(self._path)
         except ProvisionError:
             return
-        for name, switch in found.items():
-            where = self._nodes.get(name)
-            if where is not None and len(switch.ports) == where.stop - where.start:
-                _tell(reading, where, switch)
+        there = [
+            (where, switch)
+            for name, switch in found.items()
+            if (where := self._nodes.get(name)) is not None and len(switch.ports) == where.stop - where.start
+        ]
+        if there:
+            _tell(reading, there)
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
-def _tell(reading: Reading, where: slice, switch: SwitchCounters) -> None:
-    ports, priority = switch.ports, switch.ports["priority"]
+def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]]) -> None:
+    """All switches at once: it is the number of steps that costs time, not that of ports."""
+    where = np.concatenate([np.arange(place.start, place.stop) for place, _ in there])
+    layout = there[0][1].ports.dtype
+    ports = np.frombuffer(b"".join(switch.ports.tobytes() for _, switch in there), layout)
+    sizes = np.concatenate([np.full(len(switch.ports), switch.totals["shared_size"]) for _, switch in there])
+    priority = ports["priority"]
     for name in _PAUSE:
         reading.tell(INDEX[name], where, _LANES, ports["pause"][name])
-    for name in _TRAFFIC:
+    for name in _BY_PRIORITY:
         reading.tell(INDEX[name], where, _LANES, priority[name])
-    reading.tell(ECN_MARKS, where, _LANES, priority["ecn_marks"])
     lost = sum(priority[name] for name in priority.dtype.names or () if name.startswith("drop_"))
     reading.tell(DROPS, where, _LANES, lost)
     reading.add(DROPS, where, WHOLE, np.sum(lost, axis=1) + _lost_without_priority(ports))
     reading.tell(BUFFER, where, _LANES, priority["egress_bytes"])
     reading.tell(BUFFER, where, WHOLE, priority["egress_bytes"].sum(axis=1))
-    for lanes in (_LANES, WHOLE):
-        reading.tell(BUFFER_SIZE, where, lanes, switch.totals["shared_size"])
+    for lane in range(LANES):
+        reading.tell(BUFFER_SIZE, where, lane, sizes)
 
 
 def _lost_without_priority(

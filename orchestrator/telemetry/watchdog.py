@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -50,17 +50,24 @@ def told(fabric: Fabric) -> tuple[Told, ...]:
 
 
 class WatchdogLog:
-    """What is told from now on."""
+    """What is told from now on. To ask costs a look at every node: it is for when there may be something."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._known = set(map(_key, told(fabric)))
+        self._know(told(fabric))
 
     def new(self) -> tuple[Event, ...]:
         """What was told since the last call."""
+        known = self._known
         found = told(self._fabric)
-        known, self._known = self._known, set(map(_key, found))
+        self._know(found)
         return tuple(as_event(event) for event in found if _key(event) not in known)
+
+    def _know(self, found: Sequence[Told]) -> None:
+        self._known = set(map(_key, found))
+        last = {(event.port, event.priority): event.kind for event in found}
+        self.is_open = "storm" in last.values()
+        """Whether a storm goes on."""
 
 
 def as_event(event: Told) -> Event:

@@ -63,7 +63,7 @@ class TopApp(App[None]):
     def __init__(self, ports: WatchedPorts, monitor: Monitor, interval_s: float) -> None:
         super().__init__(ansi_color=not severity.HAS_COLOR)
         self._monitor, self._interval_s = monitor, interval_s
-        self.table = PortTable(ports, monitor.past, id="ports")
+        self.table = PortTable(ports, monitor.pasts, id="ports")
         self.map = MapView(ports, id="map")
         self.pauses = PauseView(ports, id="pauses")
         self.log_view = LogView(id="log")

@@ -54,6 +54,11 @@ class LineView(Widget, can_focus=True):
         self._shown: list[Line] = []
         self._strips: list[Strip] = []
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is something to be seen."""
+        return bool(self._shown)
+
     def heading(self) -> Sequence[Line]:
         """The lines that stay."""
         return ()
@@ -66,6 +71,9 @@ class LineView(Widget, can_focus=True):
         """One of them."""
         raise NotImplementedError
 
+    def prepare(self, indices: range) -> None:
+        """These lines will be asked for next: what is cheaper for all of them at once may be done now."""
+
     def draw(self) -> None:
         """Make the lines in sight anew; the screen is told of what differs."""
         width, height = self.size  # once: it is not kept anywhere
@@ -76,7 +84,9 @@ class LineView(Widget, can_focus=True):
         self._keep_in_sight(room)
         lines = heading
         cursor = self.cursor if self.has_cursor and self.has_focus else -1
-        for index in range(self.first, min(self.first + room, self.count())):
+        in_sight = range(self.first, min(self.first + room, self.count()))
+        self.prepare(in_sight)
+        for index in in_sight:
             line = self.line(index)
             chosen = index == cursor
             lines.append(tuple((text, style + SELECTED) for text, style in line) if chosen else line)

@@ -23,9 +23,10 @@ class LogView(LineView):
     def add(self, events: Iterable[Event]) -> None:
         """Write these down."""
         now = datetime.now().strftime("%H:%M:%S")
-        for event in events:
-            self._events.appendleft((now, event))
-        self.draw()
+        new = [(now, event) for event in events]
+        if new:
+            self._events.extendleft(new)
+            self.draw()
 
     @property
     def last(self) -> Event | None:

@@ -29,9 +29,11 @@ class MapView(LineView):
 
     def show(self, snapshot: Snapshot) -> None:
         """Show this from now on."""
+        before = self._stopped, self._stops
         stopped, stops = severity.of_ports(snapshot)
         self._stopped, self._stops = stopped.tolist(), stops.tolist()
-        self.draw()
+        if (self._stopped, self._stops) != before or not self.is_drawn:
+            self.draw()
 
     def heading(self) -> Sequence[Line]:
         signs: list[tuple[str, Style]] = [(" ", severity.PLAIN)]

@@ -43,9 +43,14 @@ def sparkline(values: Amounts, width: int, top: float | None = None) -> str:
 
     What is above 0 is never blank; what is not known is.
     """
-    shown = np.nan_to_num(values[-width:])
-    highest = float(shown.max(initial=0.0)) if top is None else top
-    if highest <= 0:
-        return " " * width
-    steps = np.clip(np.rint(8 * shown / highest), shown > 0, 8).astype(np.int64)
-    return "".join(_BLOCKS[steps].tolist()).rjust(width)
+    tops = np.array([np.nan if top is None else top])
+    return sparklines(values[None, :], width, tops)[0]
+
+
+def sparklines(values: Amounts, width: int, tops: Amounts) -> list[str]:
+    """A sparkline for each row; NaN as its top is the greatest of its values."""
+    shown = np.nan_to_num(values[:, -width:])
+    highest = np.where(np.isnan(tops), shown.max(axis=1, initial=0.0), tops)[:, None]
+    steps = np.rint(8 * shown / np.where(highest > 0, highest, np.inf)).clip(shown > 0, 8)
+    steps[~(highest > 0)[:, 0]] = 0
+    return ["".join(row).rjust(width) for row in _BLOCKS[steps.astype(np.int64)].tolist()]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from rich.style import Style
 
-from orchestrator.telemetry.fields import WHOLE
+from orchestrator.telemetry.fields import FIELDS, PRIORITIES, RX_PAUSE_US, TX_PAUSE_US, WHOLE
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import Amounts
@@ -15,9 +15,10 @@ from orchestrator.telemetry.sample import Rows, Sample
 from orchestrator.top import severity
 from orchestrator.top.columns import COLUMNS, PAUSE, PORT, SORTS, arranged, cell
 from orchestrator.top.line_view import Line, LineView
-from orchestrator.top.numbers import sparkline
+from orchestrator.top.numbers import sparklines
 
 History = Callable[[str, int, int], Amounts]
+Histories = Callable[[str, Rows], Amounts]
 _HISTORY_WIDTH = 30
 
 
@@ -26,9 +27,14 @@ class PortTable(LineView):
 
     has_cursor = True
 
-    def __init__(self, ports: WatchedPorts, history: History, *, id: str | None = None) -> None:
+    def __init__(self, ports: WatchedPorts, histories: Histories, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._history = history
+        self._histories = histories
+        # By port and lane, out of which numbers a line was made, and the line: most ports are idle.
+        self._made_of: dict[tuple[int, int], tuple[bytes, Line]] = {}
+        self._keys: list[bytes] = []
+        self._pasts: list[str] = []
+        self._prepared = range(0)
         self._name_width = max(len(port.name) for port in ports.ports)
         self._snapshot: Snapshot | None = None
         self._peer_width = self._history_width = 0
@@ -85,9 +91,26 @@ class PortTable(LineView):
         )
         return (line,)
 
+    def prepare(self, indices: range) -> None:
+        snapshot = self._snapshot
+        if snapshot is None:
+            return
+        rows = self._rows[indices.start : indices.stop]
+        self._prepared = indices
+        self._keys = _numbers_of(snapshot, rows, self._peer_width)
+        self._pasts = self._drawn_pasts(snapshot, rows) if self._history_width and len(rows) else []
+
     def line(self, index: int) -> Line:
-        assert self._snapshot is not None
         number, lane = self._rows[index].tolist()
+        at = index - self._prepared.start
+        key, made = self._keys[at], self._made_of.get((number, lane))
+        if made is None or made[0] != key:
+            made = self._made_of[number, lane] = key, self._line(number, lane)
+        past = ((self._pasts[at], severity.STYLES[severity.SOME]),) if self._pasts else ()
+        return (*made[1], *past)
+
+    def _line(self, number: int, lane: int) -> Line:
+        assert self._snapshot is not None
         port = self._snapshot.ports.ports[number]
         found = self._snapshot.sample(number, lane)
         level = level_of(self._snapshot, found)
@@ -96,18 +119,19 @@ class PortTable(LineView):
         if self._peer_width:
             pieces.append((f"{port.peer_name:<{self._name_width + 1}}", severity.QUIET))
         pieces += [cell(column, found) for column in COLUMNS]
-        width = self._history_width
-        if width:
-            pieces.append((self._past(number, lane, found, width), severity.STYLES[severity.SOME]))
         return tuple(pieces)
 
-    def _past(self, number: int, lane: int, found: Sample, width: int) -> str:
-        if found.rx_pause_share is None and found.tx_pause_share is None:
-            return sparkline(self._both("pause_frames", number, lane), width)
-        return sparkline(self._both("pause_us", number, lane) / 1e6, width, 1.0)
+    def _drawn_pasts(self, snapshot: Snapshot, rows: Rows) -> list[str]:
+        """Histories of pause time; of pause frames where nobody counts the time."""
+        time, frames = self._both("pause_us", rows) / 1e6, self._both("pause_frames", rows)
+        ports, lanes = rows[:, 0], rows[:, 1]
+        of_time = snapshot.rates.amounts[[RX_PAUSE_US, TX_PAUSE_US]][:, ports]
+        counted = ~np.isnan(of_time[:, np.arange(len(rows)), lanes]).all(axis=0)
+        values = np.where(counted[:, None], time, frames)
+        return sparklines(values, self._history_width, np.where(counted, 1.0, np.nan))
 
-    def _both(self, field: str, number: int, lane: int) -> Amounts:
-        return np.fmax(self._history(f"rx_{field}", number, lane), self._history(f"tx_{field}", number, lane))
+    def _both(self, field: str, rows: Rows) -> Amounts:
+        return np.fmax(self._histories(f"rx_{field}", rows), self._histories(f"tx_{field}", rows))
 
     def _divide(self) -> None:
         """Give the peer and the history what the numbers leave; asked once for all lines, for `size` is slow."""
@@ -128,6 +152,20 @@ class PortTable(LineView):
 
 
 _UNDERLINED = Style(underline=True)
+_COUNTED = [number for number, field in enumerate(FIELDS) if not field.is_gauge]
+
+
+def _numbers_of(snapshot: Snapshot, rows: Rows, width: int) -> list[bytes]:
+    """Everything that a line is made of, as bytes: the same bytes make the same line."""
+    ports, lanes = rows[:, 0], rows[:, 1]
+    numbers = np.concatenate(
+        (snapshot.rates.amounts[:, ports, lanes], snapshot.rates.amounts[:, ports, WHOLE])
+    )
+    counted = [*_COUNTED, *(len(FIELDS) + number for number in _COUNTED)]
+    numbers[counted] /= snapshot.rates.seconds
+    storms = snapshot.storms[ports, np.minimum(lanes, PRIORITIES - 1)] & (lanes != WHOLE)
+    states = (snapshot.reading.present[ports], snapshot.reading.up[ports], storms, np.full(len(rows), width))
+    return [row.tobytes() for row in np.vstack((numbers, *states)).T.copy()]
 
 
 def level_of(snapshot: Snapshot, found: Sample) -> int:
