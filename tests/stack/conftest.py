@@ -1,8 +1,9 @@
-"""The compiled core, shared by the tests of the stack."""
+"""The compiled core with the faces that tests have to it, shared by the tests of the stack."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,15 @@ from hipsnet.stack import building
 from hipsnet.stack import core as stack_core
 from hipsnet.stack.core import Core
 
+_FACES = [str(Path(__file__).with_name(name)) for name in ("wire_face.c", "wrap.c")]
 _SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 @pytest.fixture(scope="session")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
+    shared = os.environ.get("STACK_SANITIZERS")  # the folder of test_rc_sanitized.py
+    folder = Path(shared) if shared else tmp_path_factory.mktemp("core")
     with pytest.MonkeyPatch.context() as patch:
-        if "STACK_SANITIZERS" in os.environ:  # set by test_rc_sanitized.py
+        if shared:
             patch.setattr(building, "_FLAGS", (*building._FLAGS, *_SANITIZERS))
-        return stack_core.load(tmp_path_factory.mktemp("core"))
+        return stack_core.load(folder, sources=_FACES)

@@ -21,12 +21,12 @@ def runtime(name: str) -> str:
     return found.strip()
 
 
-def run(*tests: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     # Python itself leaves memory to the system at its end.
     environ = {
         "LD_PRELOAD": f"{runtime('libasan.so')} {runtime('libubsan.so')}",
         "ASAN_OPTIONS": "detect_leaks=0",
-        "STACK_SANITIZERS": "1",
+        "STACK_SANITIZERS": str(folder),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *tests]
     return subprocess.run(command, cwd=ROOT, env=os.environ | environ, capture_output=True, text=True)
@@ -38,13 +38,19 @@ def sanitizers() -> None:
         pytest.skip("libasan.so: gcc's sanitizers are needed")
 
 
-def test_nothing_is_touched_out_of_bounds() -> None:
-    done = run(*(f"tests/stack/{name}" for name in TESTS))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the core with the sanitizers is compiled, once."""
+    return tmp_path_factory.mktemp("sanitized")
+
+
+def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
+    done = run(folder, *(f"tests/stack/{name}" for name in TESTS))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
 
 
-def test_they_would_notice(tmp_path: Path) -> None:
+def test_they_would_notice(folder: Path, tmp_path: Path) -> None:
     """A receive that says to be one byte longer than its buffer is."""
     test = tmp_path / "test_astray.py"
     test.write_text(
@@ -58,5 +64,5 @@ def test_they_would_notice(tmp_path: Path) -> None:
         "    assert a.send(bytes(64))\n"
         "    b.take(a.transmit(1), 1)\n"
     )
-    done = run("--rootdir", str(ROOT), str(test))
+    done = run(folder, "--rootdir", str(ROOT), str(test))
     assert "heap-buffer-overflow" in done.stderr

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hipsnet.stack import core as stack_core
+from hipsnet.stack.core import Core
+
+MESSAGES = 100_000
+HALF, WHOLE = 1 << 23, 1 << 24
 
 
 @pytest.fixture(scope="module")
-def wrap(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    source = str(Path(__file__).parent / "wrap.c")
-    core = stack_core.load(tmp_path_factory.mktemp("wrap"), "wrap", sources=[source])
-    core.ffi.cdef("u64 wrap_run(u64 messages, u32 psn, bool credits);")
+def wrap(core: Core) -> Any:
+    core.ffi.cdef("u64 wrap_run(u64 messages, u32 psn, u32 msn, bool credits);")
     return core.lib.wrap_run
 
 
 @pytest.mark.parametrize("credits", [False, True])
-@pytest.mark.parametrize("psn", [0, 0x7FFFF0, 0xFFFFF0])
+@pytest.mark.parametrize("psn", [0, HALF - 16, WHOLE - 16])
 def test_psn(wrap: Any, psn: int, credits: bool) -> None:
-    assert wrap(100_000, psn, credits) == 100_000
+    assert wrap(MESSAGES, psn, 0, credits) == MESSAGES
 
 
-def test_msn_and_psn_all_the_way_round(wrap: Any) -> None:
-    """More messages than MSNs, with credits, which count from the MSN."""
-    messages = (1 << 24) + 1000
-    assert wrap(messages, 5, True) == messages
+@pytest.mark.parametrize("psn", [5, WHOLE - 50_000])
+@pytest.mark.parametrize("msn", [HALF - 50_000, WHOLE - 50_000])
+def test_msn(wrap: Any, msn: int, psn: int) -> None:
+    """With credits, which count from the MSN: where a signed number and where an unsigned one begins anew."""
+    assert wrap(MESSAGES, psn, msn, True) == MESSAGES

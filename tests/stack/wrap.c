@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "roce/endpoint.h"
+#include "roce/pair.h"
 
 #define DEPTH 64
 
@@ -10,7 +11,7 @@ struct side {
 	struct rc *rc;
 };
 
-u64 wrap_run(u64 messages, u32 psn, bool credits);
+u64 wrap_run(u64 messages, u32 psn, u32 msn, bool credits);
 
 static void carry(const struct side *from, const struct side *to, u64 now_ns)
 {
@@ -49,8 +50,17 @@ static bool connect_side(struct side *side, const struct side *peer, u32 ip, u32
 	return rc_connect(side->rc, &config, 0);
 }
 
+/* As if so many messages had been sent from a to b already. */
+static void have_sent(const struct side *a, const struct side *b, u32 messages)
+{
+	struct requester *sender = &a->rc->requester;
+
+	sender->oldest = sender->current = sender->posted = messages;
+	b->rc->responder.msn = messages;
+}
+
 /* Sends them from a to b; returns how many were received in order, and acknowledged. */
-u64 wrap_run(u64 messages, u32 psn, bool credits)
+u64 wrap_run(u64 messages, u32 psn, u32 msn, bool credits)
 {
 	struct side a = {.endpoint = endpoint_create(1, 1, 1)}, b = {.endpoint = endpoint_create(1, 1, 2)};
 	u64 sent = 0, received = 0, now_ns = 1000;
@@ -59,6 +69,7 @@ u64 wrap_run(u64 messages, u32 psn, bool credits)
 	b.rc = rc_create(b.endpoint, 1, DEPTH);
 	if (!connect_side(&a, &b, 1, psn, credits) || !connect_side(&b, &a, 2, psn, credits))
 		return 0;
+	have_sent(&a, &b, msn);
 	for (u64 posted = 0, turns = 0; sent < messages && turns < messages; turns++, now_ns += 1000) {
 		while (rc_post_receive(b.rc, 0, NULL, 0))
 			;
