@@ -92,9 +92,17 @@ def endless(comm: Any) -> None:
         comm.all_reduce(np.ones(50_000, np.float32))
 
 
+def wait_until_busy(lab: Lab) -> None:
+    """Until the endless job has come to its sums."""
+    begun, deadline = read_counters(lab.name, "s00")["local_roce"].sum(), time.monotonic() + 20
+    while read_counters(lab.name, "s00")["local_roce"].sum() < begun + 500:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_killed_peer_is_named_and_the_next_job_runs(lab: Lab) -> None:
     with started(lab, endless) as ranks:
-        time.sleep(1.5)
+        wait_until_busy(lab)
         ranks[3].signal(signal.SIGKILL)
         outcomes = [rank.outcome(10) for rank in ranks]
     assert outcomes[3].error == "killed"
@@ -115,7 +123,7 @@ def test_who_computes_for_long_is_waited_for(lab: Lab) -> None:
 
 def test_a_second_job_on_the_same_ports_is_refused(lab: Lab) -> None:
     with started(lab, endless) as first:
-        time.sleep(1.5)
+        wait_until_busy(lab)
         assert all(rank.process.is_alive() for rank in first)
         outcomes = run(lab, ones, port=29999, start_timeout_s=5)
     assert all("another socket has this queue" in outcome.error for outcome in outcomes)
