@@ -16,10 +16,14 @@ Found = Callable[[], Iterable[int]]
 
 @contextmanager
 def stopped_now_and_then(found: Found, stopped_s: float, going_s: float) -> Iterator[list[int]]:
-    """One of the processes at a time stands still so long; yields a list of those that have."""
+    """One of the processes at a time stands still so long; yields a list of those that have.
+
+    In real time, before the processes themselves: who is late to let one go on would stop it for longer.
+    """
     ends, have_stopped, dice = threading.Event(), list[int](), random.Random(1)
 
     def work() -> None:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
         while not ends.wait(going_s):
             pids = sorted(found())
             if pids:

@@ -294,11 +294,11 @@ def test_a_switch_that_gets_no_processor_loses_nothing(make_lab: MakeLab) -> Non
     lab.provision()
     topology, fabric = lab.load()
     process = the_process(lab)
-    with stopped_now_and_then(lambda: [process.pid], 0.045, 0.05) as stopped:
+    with stopped_now_and_then(lambda: [process.pid], 0.04, 0.05) as stopped:
         flow = Flow(fabric.servers[0].ports[0], fabric.servers[1].ports[0])
         (found,) = traffic.run(topology, fabric, [flow], 2).flows
     switch = read(lab)["l0g0"]
-    assert len(stopped) > 10
+    assert len(stopped) > 3
     assert switch.ports["priority"]["late"][:, PRIORITY].sum() > 100
     assert (found.lost, found.late, switch.dropped) == (0, 0, {})
 
@@ -313,7 +313,7 @@ def test_senders_that_get_no_processor_lose_nothing(make_lab: MakeLab) -> None:
 
     with busy_processors(), stopped_now_and_then(others, 0.1, 0.1) as stopped:
         result, _, _ = incast(lab, 2)
-    assert len(stopped) > 5
+    assert len(stopped) > 1
     assert [(flow.lost, flow.late) for flow in result.flows] == [(0, 0)] * 8
     assert read(lab)["l0g0"].dropped == {}
 
@@ -328,7 +328,7 @@ def test_an_incast_of_a_job_that_starves_loses_nothing(make_lab: MakeLab, pfc: d
     def everybody() -> list[int]:
         return [pid for pid, _ in removal.residents(lab.name)]
 
-    options = ("--algorithm", "ps", "--servers", "1", "--size", "512KiB", "--iters", "2", "--warmup", "1")
+    options = ("--algorithm", "ps", "--servers", "1", "--size", "512KiB", "--iters", "1", "--warmup", "0")
     with busy_processors(), stopped_now_and_then(everybody, 0.1, 0.02):
         done = lab.run("run", "--transport", "xdp", *options, "--check", "--json", "-")
     assert done.returncode == 0, done.stderr
