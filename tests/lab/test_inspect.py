@@ -62,7 +62,10 @@ def test_drift_between_file_and_kernel_is_told_one_by_one(make_lab: MakeLab) -> 
     run("ip", "netns", "del", lab.namespace("l1g1"))
     report = lab.inspect()
     drift = {node["name"]: node["drift"] for node in report["nodes"] if node["drift"]}
-    assert drift["s00"] == ["link p0 mtu: 1500 -> 9000", "route 10.255.0.2/31: via 10.1.0.2 p1, first window 111"]
+    assert drift["s00"] == [
+        "link p0 mtu: 1500 -> 9000",
+        "route 10.255.0.2/31: via 10.1.0.2 p1, first window 111",
+    ]
     states = {node["name"]: node["state"] for node in report["nodes"]}
     assert [name for name, how in states.items() if how != "present"] == ["l1g1"]
     shown = lab.run("inspect").stdout
