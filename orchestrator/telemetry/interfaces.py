@@ -31,7 +31,7 @@ from orchestrator.telemetry.reading import Flags, Reading
 from orchestrator.telemetry.rtnetlink import LINK_64_WORDS, TC_STATS_WORDS, LinkState
 
 _WAIT_S = 0.5
-_ASK_EVERY = 4
+_ASK_EVERY = 8
 _FRESH_NS = 5_000_000_000
 _COUNTS = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _COUNTS_AT = np.array([2 * LINK_64_WORDS[name] + half for name in _COUNTS for half in (0, 1)])

@@ -58,8 +58,8 @@ class Monitor:
         self._watchdog = WatchdogLog(ports.fabric)
         size = len(FIELDS) * len(ports) * LANES * 4
         length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
-        # The newest is written over the oldest; each number's past is in one place.
-        self._past = np.full((len(FIELDS), len(ports), LANES, length), np.nan, np.float32)
+        # The newest is written over the oldest. All of one look is in one place: much is written, little read.
+        self._past = np.full((length, len(FIELDS), len(ports), LANES), np.nan, np.float32)
         self._looks = 0
         speeds = tuple(port.rate_bps for port in ports.ports)
         self._possible: Callable[[int], Counts] = lru_cache(2)(lambda s: rate.possible(s, speeds))
@@ -87,20 +87,22 @@ class Monitor:
 
         Of a time in microseconds it is the share of the time in millionths.
         """
-        return self.pasts(field, np.array([[port, lane]]))[0]
+        found: Amounts = self.pasts(field, np.array([[port, lane]]), len(self._past))[0]
+        return found
 
-    def pasts(self, field: str, rows: Rows) -> Amounts:
-        """The same of several (port, lane) at once, a row for each."""
-        past = self._past[INDEX[field], rows[:, 0], rows[:, 1]]
-        newest = self._looks % past.shape[1]
-        return np.concatenate((past[:, newest:], past[:, :newest]), axis=1)
+    def pasts(self, field: str, rows: Rows, length: int) -> Amounts:
+        """The same of several (port, lane) at once, a row for each, the last `length` of them at the most."""
+        size = len(self._past)
+        slots = np.arange(self._looks - min(length, size), self._looks) % size
+        found: Amounts = self._past[slots[None, :], INDEX[field], rows[:, :1], rows[:, 1:]]
+        return found
 
     def _may_have_told(self, reading: Reading) -> bool:
         before, after = self._last.values[STORMS], reading.values[STORMS]
         return self._watchdog.is_open or not np.array_equal(before, after)
 
     def _remember(self, rates: Rates) -> None:
-        slot = self._looks % self._past.shape[3]
-        self._past[..., slot] = rates.amounts / rates.seconds
-        self._past[list(GAUGES), ..., slot] = rates.amounts[list(GAUGES)]
+        slot = self._past[self._looks % len(self._past)]
+        np.divide(rates.amounts, rates.seconds, out=slot, casting="same_kind")
+        slot[list(GAUGES)] = rates.amounts[list(GAUGES)]
         self._looks += 1

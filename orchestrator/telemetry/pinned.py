@@ -21,7 +21,7 @@ from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Flags
 
 _WORD_BYTES = 8
-_LOOK_EVERY = 4
+_LOOK_EVERY = 8
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 

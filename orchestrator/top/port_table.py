@@ -18,7 +18,7 @@ from orchestrator.top.line_view import Line, LineView
 from orchestrator.top.numbers import sparklines
 
 History = Callable[[str, int, int], Amounts]
-Histories = Callable[[str, Rows], Amounts]
+Histories = Callable[[str, Rows, int], Amounts]
 _HISTORY_WIDTH = 30
 
 
@@ -123,15 +123,21 @@ class PortTable(LineView):
 
     def _drawn_pasts(self, snapshot: Snapshot, rows: Rows) -> list[str]:
         """Histories of pause time; of pause frames where nobody counts the time."""
-        time, frames = self._both("pause_us", rows) / 1e6, self._both("pause_frames", rows)
         ports, lanes = rows[:, 0], rows[:, 1]
-        of_time = snapshot.rates.amounts[[RX_PAUSE_US, TX_PAUSE_US]][:, ports]
-        counted = ~np.isnan(of_time[:, np.arange(len(rows)), lanes]).all(axis=0)
-        values = np.where(counted[:, None], time, frames)
+        amounts = snapshot.rates.amounts
+        counted = ~(
+            np.isnan(amounts[RX_PAUSE_US, ports, lanes]) & np.isnan(amounts[TX_PAUSE_US, ports, lanes])
+        )
+        values = self._both("pause_us", rows) / 1e6
+        if not counted.all():
+            values = np.where(counted[:, None], values, self._both("pause_frames", rows))
         return sparklines(values, self._history_width, np.where(counted, 1.0, np.nan))
 
     def _both(self, field: str, rows: Rows) -> Amounts:
-        return np.fmax(self._histories(f"rx_{field}", rows), self._histories(f"tx_{field}", rows))
+        width = self._history_width
+        return np.fmax(
+            self._histories(f"rx_{field}", rows, width), self._histories(f"tx_{field}", rows, width)
+        )
 
     def _divide(self) -> None:
         """Give the peer and the history what the numbers leave; asked once for all lines, for `size` is slow."""
