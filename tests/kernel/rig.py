@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -61,9 +62,8 @@ class Rig:
     def _run(self, frame: bytes, port: int, options: dict[str, Any]) -> tuple[str, bytes]:
         fd = bpf.open_pin(pins.node_folder(self.fabric, self.node) / pins.PROGRAM)
         assert fd is not None
-        with bpf.closing(fd), IPRoute() as netlink:
-            (ifindex,) = netlink.link_lookup(ifname=f"p{port}")
-            return run_frame(fd, frame, ifindex, **options)
+        with bpf.closing(fd):
+            return run_frame(fd, frame, socket.if_nametoindex(f"p{port}"), **options)
 
 
 def subtract(after: np.ndarray, before: np.ndarray) -> np.ndarray:
