@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from hipsnet.errors import InputError
 from tools.benchmarks.three_nodes import BATCH, Line, Way, send, set_way, three_nodes, udp_frame
+from tools.benchmarks.turns import JsonFile, Results, show, sizes_in, taken
 
 app = typer.Typer()
 WAYS: tuple[Way, ...] = ("xdp", "kernel")
@@ -45,28 +41,18 @@ def forward(
     sizes: Annotated[str, typer.Option(help="Frame sizes in bytes, divided by commas.")] = "64,1414",
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of a turn, about.")] = 1.0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write results here; - for stdout.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Packets per second across one node: XDP against the kernel's ip_forward."""
-    wanted = _parse_sizes(sizes)
-    with three_nodes() as line, Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("forward", total=len(wanted) * rounds * len(WAYS))
-        samples = []
-        for size in wanted:
-            for sample in _compare(line, size, rounds, seconds):
-                samples.append(sample)
-                progress.advance(task)
+    wanted = sizes_in(sizes, _SMALLEST, _LARGEST)
+    with three_nodes() as line:
+        turns = (sample for size in wanted for sample in _compare(line, size, rounds, seconds))
+        samples = taken("forward", len(wanted) * rounds * len(WAYS), turns)
     results = summarize(samples)
-    if str(json_file) != "-":
-        Console().print(_table(results))
-    if json_file is not None:
-        text = json.dumps({"benchmark": "forward", "results": results}, indent=2) + "\n"
-        typer.echo(text, nl=False) if str(json_file) == "-" else json_file.write_text(text)
+    show("forward", results, _table(results), json_file)
 
 
-def summarize(samples: list[Sample]) -> list[dict[str, float]]:
+def summarize(samples: list[Sample]) -> Results:
     """By frame size: the median packets per second of both ways, their ratio, and the shares that arrived."""
     results = []
     for size in dict.fromkeys(sample.size_bytes for sample in samples):
@@ -96,7 +82,7 @@ def _compare(line: Line, size: int, rounds: int, seconds: float) -> Iterator[Sam
             yield Sample(way, size, frames[way], arrived, took)
 
 
-def _table(results: list[dict[str, float]]) -> Table:
+def _table(results: Results) -> Table:
     table = Table(title="generator - router - sink, on one CPU; wants a quiet machine")
     columns = (
         "frame (B)",
@@ -120,13 +106,3 @@ def _table(results: list[dict[str, float]]) -> Table:
             f"{result['kernel_arrived']:.2%}",
         )
     return table
-
-
-def _parse_sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(size) for size in text.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or not all(_SMALLEST <= size <= _LARGEST for size in sizes):
-        raise InputError(f"--sizes: found {text!r}; allowed: {_SMALLEST} to {_LARGEST}, divided by commas")
-    return sizes

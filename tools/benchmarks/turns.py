@@ -1,0 +1,51 @@
+"""Turns of a benchmark: a bar while they go, then their results as a table, JSON, or both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from hipsnet.errors import InputError
+
+Turn = TypeVar("Turn")
+Results = list[dict[str, float]]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write results here; - for stdout.")]
+
+
+def taken(name: str, total: int, turns: Iterable[Turn]) -> list[Turn]:
+    """Take all turns, with a bar on standard error."""
+    done = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=total)
+        for turn in turns:
+            done.append(turn)
+            progress.advance(task)
+    return done
+
+
+def show(name: str, results: Results, table: Table, json_file: Path | None) -> None:
+    """Print the table, unless standard output is for JSON; write JSON where it is wanted."""
+    to_stdout = str(json_file) == "-"
+    if not to_stdout:
+        Console().print(table)
+    if json_file is not None:
+        text = json.dumps({"benchmark": name, "results": results}, indent=2) + "\n"
+        typer.echo(text, nl=False) if to_stdout else json_file.write_text(text)
+
+
+def sizes_in(text: str, smallest: int, largest: int) -> list[int]:
+    """The sizes in bytes of `64,1414`; InputError naming --sizes for anything else."""
+    try:
+        sizes = [int(size) for size in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or not all(smallest <= size <= largest for size in sizes):
+        raise InputError(f"--sizes: found {text!r}; allowed: {smallest} to {largest}, divided by commas")
+    return sizes
