@@ -62,7 +62,7 @@ struct stack {
 	u32 free; /* the first of those that hold nothing */
 	int watched;
 	bool is_watched_ready;
-	bool is_stream; /* much came in of late */
+	u64 stream_ns; /* how long a frame may lie, when much came in of late; else 0 */
 	u32 look_frames, look_completions;
 	u64 look_ns;
 };

@@ -8,14 +8,26 @@
 
 #define NS_PER_S      1000000000ULL
 #define LOOK_NS       1000000ULL /* over which the frames are counted */
-#define STREAM_FRAMES 16         /* in that time, for each message: from here on it is a stream */
-#define STREAM_NS     100000ULL  /* how long a frame of a stream may lie */
+#define STREAM_FRAMES 4          /* in that time, for each message: from here on it is a stream */
+#define TOGETHER      2          /* frames of a stream that are looked at together, */
+#define LEAST_NS      100000ULL  /* and how long the first of them may lie */
+#define MOST_NS       350000ULL
+
+static u64 lie_ns(u64 wanted_ns)
+{
+	u64 bounded_ns = wanted_ns < MOST_NS ? wanted_ns : MOST_NS;
+
+	return bounded_ns > LEAST_NS ? bounded_ns : LEAST_NS;
+}
 
 void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns)
 {
 	if (now_ns - stack->look_ns >= LOOK_NS) {
-		stack->is_stream = stack->look_frames >= STREAM_FRAMES * (1 + stack->look_completions) &&
-				   now_ns - stack->look_ns < 2 * LOOK_NS;
+		u64 passed_ns = now_ns - stack->look_ns;
+		bool is_stream = stack->look_frames >= STREAM_FRAMES * (1 + stack->look_completions) &&
+				 passed_ns < 2 * LOOK_NS;
+
+		stack->stream_ns = is_stream ? lie_ns(passed_ns * TOGETHER / stack->look_frames) : 0;
 		stack->look_ns = now_ns;
 		stack->look_frames = stack->look_completions = 0;
 	}
@@ -48,9 +60,9 @@ int wait_until(struct stack *stack, u64 until_ns, u64 now_ns)
 {
 	u64 left = until_ns > now_ns ? until_ns - now_ns : 0;
 
-	if (!stack->is_stream)
+	if (!stack->stream_ns)
 		return wait_for_frames(stack, left);
-	const struct timespec wait = time_of(left < STREAM_NS ? left : STREAM_NS);
+	const struct timespec wait = time_of(left < stack->stream_ns ? left : stack->stream_ns);
 
 	return left && nanosleep(&wait, NULL) < 0 ? -errno : 0;
 }
