@@ -1,7 +1,8 @@
-"""When a program is compiled anew: after an edit of what it is made of, and of nothing else."""
+"""The C is compiled anew after an edit of what it is made of, and of nothing else; its folders include one way."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 import kernel
 from hipsnet.errors import CapabilityError
 from hipsnet.stack import building
+
+FOLDERS = ("wire", "cable", "roce", "xsk", "ports", "programs", "switch")
+"""As README.md has them: each includes only those before it."""
 
 
 @pytest.fixture
@@ -70,3 +74,11 @@ def test_the_compiler_sees_the_same_headers() -> None:
     rules = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     seen = [set(rule.split()[1:]) for rule in rules.replace("\\\n", " ").splitlines()]
     assert [set(map(str, building._texts([source]))) for source in sources] == seen
+
+
+def test_folders_include_only_what_stands_before_them() -> None:
+    assert {path.name for path in building.FOLDER.glob("*/") if any(path.glob("*.[ch]"))} == set(FOLDERS)
+    for path in building.FOLDER.glob("*/*.[ch]"):
+        allowed = FOLDERS[: FOLDERS.index(path.parent.name) + 1]
+        included = re.findall(r'^#include "(\w+)/', path.read_text(), re.MULTILINE)
+        assert set(included) <= set(allowed), path
