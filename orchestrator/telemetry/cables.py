@@ -6,36 +6,44 @@ import numpy as np
 
 from orchestrator.telemetry.fields import PRIORITIES, RECEIVED_AND_SENT, WHOLE
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
-from orchestrator.telemetry.reading import Reading
+from orchestrator.telemetry.reading import Flags, Reading
 
 _ENDS = np.array(RECEIVED_AND_SENT)
 _HERE, _THERE = _ENDS.ravel(), _ENDS[:, ::-1].ravel()
 
 
-def fill_in_from_peers(reading: Reading, ports: WatchedPorts) -> None:
-    """What a port is not known to have sent is what its peer received, and the other way round."""
-    ends = np.flatnonzero(ports.peers != NOBODY)
-    here, there = np.ix_(_HERE, ends), np.ix_(_THERE, ports.peers[ends])
-    missing = ~reading.known[here] & reading.known[there]
-    field, end, lane = np.nonzero(missing)
-    if len(field):
-        at = _HERE[field], ends[end], lane
-        reading.values[at] = reading.values[_THERE[field], ports.peers[ends][end], lane]
-        reading.known[at] = True
-
-
 class Peers:
-    """The far ends of the cables as a source: of what those before it have told."""
+    """The far ends of the cables as a source: of what those before it have told.
+
+    What a port is not known to have sent is what its peer received, and the other way round. Where that is so, is
+    found out once: mostly the same is known as the last time.
+    """
 
     def __init__(self, ports: WatchedPorts) -> None:
         self._ports = ports
+        self._known: Flags = np.zeros(0, bool)
+        self._to = self._from = np.zeros(0, np.int64)
 
     def read(self, reading: Reading) -> None:
         """Write down what the far ends know."""
-        fill_in_from_peers(reading, self._ports)
+        if not np.array_equal(self._known, reading.known):
+            self._known = reading.known.copy()
+            self._find_gaps()
+        values, known = reading.values.reshape(-1), reading.known.reshape(-1)
+        values[self._to] = values[self._from]
+        known[self._to] = True
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _find_gaps(self) -> None:
+        ends = np.flatnonzero(self._ports.peers != NOBODY)
+        peers = self._ports.peers[ends]
+        known = self._known
+        field, end, lane = np.nonzero(~known[np.ix_(_HERE, ends)] & known[np.ix_(_THERE, peers)])
+        shape = known.shape
+        self._to = np.ravel_multi_index((_HERE[field], ends[end], lane), shape)
+        self._from = np.ravel_multi_index((_THERE[field], peers[end], lane), shape)
 
 
 def sum_up(reading: Reading) -> None:

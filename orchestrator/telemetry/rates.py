@@ -43,13 +43,15 @@ class Rates:
 
 def between(before: Reading, after: Reading, most: Counts) -> Rates:
     """What happened between two readings; `most` as `possible` has it."""
-    known = before.known & after.known & (before.epoch == after.epoch)[:, None]
-    began = after.known & ~known & after.present[:, None] & before.present[:, None]
+    is_same = before.epoch == after.epoch
+    known = before.known & after.known & is_same[:, None]
     amounts = increase(before.values, after.values, most).astype(np.float64)
     amounts[~known] = np.nan
-    # What counts from zero again since the last reading has counted all of it since then.
-    anew = began & (before.epoch != after.epoch)[:, None]
-    amounts[anew] = after.values[anew]
+    if not is_same.all():
+        # What counts from zero again since the last reading has counted all of it since then.
+        began = ~is_same & after.present & before.present
+        anew = after.known & began[:, None]
+        amounts[anew] = after.values[anew]
     for gauge in GAUGES:
         amounts[gauge] = np.where(after.known[gauge], after.values[gauge], np.nan)
     return Rates(max(after.time_s - before.time_s, 1e-9), amounts)

@@ -74,8 +74,8 @@ class DetailView(LineView):
         name = self._snapshot.ports.ports[self._port].name
         return [
             f"{pause.by} stops {pause.of} in priority {pause.priority}: "
-            f"{numbers.count(pause.frames_per_s)} frames/s, {numbers.percent(pause.share)} % of the time; "
-            f"begins at {pause.beginning}"
+            f"{numbers.count(pause.frames_per_s)}/s, {numbers.percent(pause.share)} % of time, "
+            f"from {pause.beginning}"
             for pause in self._snapshot.pauses
             if name in (pause.by, pause.of)
         ]

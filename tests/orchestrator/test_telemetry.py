@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hipsnet.topology import Topology, build
 from orchestrator.telemetry import fields
-from orchestrator.telemetry.cables import fill_in_from_peers, sum_up
+from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.events import changes_of_links, changes_of_storms, storms
 from orchestrator.telemetry.fields import FIELDS, LANES, WHOLE
 from orchestrator.telemetry.pauses import pauses, roots
@@ -104,7 +104,7 @@ def test_what_one_end_received_the_other_has_sent(bcube: WatchedPorts) -> None:
     found = reading(
         bcube, 0.0, rx_pause_frames={("s00.p0", 3): 7, ("s00.p0", 5): 2}, tx_pause_us={("l0g0.p1", 3): 9}
     )
-    fill_in_from_peers(found, bcube)
+    Peers(bcube).read(found)
     sum_up(found)
     s00, s01, switch = (bcube.numbers[name] for name in ("s00.p0", "s01.p0", "l0g0.p0"))
     assert found.values[fields.TX_PAUSE_FRAMES, switch, 3] == 7
