@@ -18,6 +18,8 @@ def execute(fabric: Fabric, text: str, command: Sequence[str]) -> NoReturn:
     Raises InputError for an unknown node, a lab that is not provisioned, or a command that is not there.
     """
     found = fabric.nodes.get(text)
+    if not command[0]:
+        raise InputError("COMMAND: wanted a program to run, found ''")
     node = found.name if isinstance(found, Switch) else find_server(fabric, text).name
     require(fabric.name, [node])
     namespace.enter(namespace_name(fabric.name, node))

@@ -28,7 +28,7 @@ def _name_in(text: str) -> str | None:
     try:
         content = yaml.safe_load(text)
         name = content.get("name") if isinstance(content, dict) else None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         match = _NAME_LINE.search(text)
         name = match.group(1) if match else None
     return name if isinstance(name, str) and _NAME.fullmatch(name) else None

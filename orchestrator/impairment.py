@@ -61,7 +61,7 @@ def _parse_loss(text: str) -> int:
         ppm = Decimal(text.removesuffix("%")) * 10_000
     except InvalidOperation:
         ppm = Decimal(-1)
-    if not text.endswith("%") or not 0 <= ppm <= 1_000_000 or ppm != int(ppm):
+    if not text.endswith("%") or not ppm.is_finite() or not 0 <= ppm <= 1_000_000 or ppm != int(ppm):
         raise ValueError("0% to 100%, in steps of 0.0001%")
     return int(ppm)
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from hipsnet.errors import CapabilityError, ProvisionError
 from orchestrator import state
@@ -44,8 +44,9 @@ def _take(fabric: str, deadline: float, wait_s: float) -> int:
                 )
             time.sleep(_PAUSE_S)
         if _is_current(fabric, handle):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            with suppress(OSError):  # on a full disk the next one only does not learn who we are
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
             return handle
         os.close(handle)  # a destroy removed the file while we waited for it
 
@@ -62,6 +63,8 @@ def _open(fabric: str) -> int:
             raise CapabilityError(
                 f"cannot lock {fabric}: write access to {path} wanted; run as root"
             ) from None
+        except OSError as error:
+            raise ProvisionError(f"cannot lock {fabric}: {path}: {error.strerror}") from None
 
 
 def _try(handle: int) -> bool:

@@ -29,6 +29,8 @@ def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Pl
     before anything is changed if something foreign is in the way, ProvisionError if the kernel refuses a step
     or another command holds the fabric.
     """
+    with locked(fabric.name):
+        pass  # who may not change the fabric is told so before anything is compiled for it
     ensure_programs()
     with locked(fabric.name):
         plan = make_plan(topology, fabric)

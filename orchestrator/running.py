@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hipsnet.collective import limits, models
+from hipsnet.collective.algorithms import Algorithm
 from hipsnet.errors import HipsnetError, InputError
 from hipsnet.settings import Settings
-from hipsnet.sizes import parse_size
+from hipsnet.sizes import format_size, parse_size
 from hipsnet.stack.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
 from orchestrator import job, output, results, topology_file
@@ -77,6 +78,8 @@ def _tell(fabric: Fabric, outcome: Outcome) -> None:
 
 def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted: Wanted) -> int:
     measurement = _asked(wanted)
+    Algorithm(settings.algorithm, settings.exchange, settings.one_way, settings.servers).build(fabric, 1)
+    _require_memory(fabric, measurement)
     programs = workers(topology, fabric, settings, measurement)
     title = results.title(topology, fabric, settings, measurement)
     message = output.prefixed([program.server for program in programs])
@@ -102,6 +105,17 @@ def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted:
     if wrong:
         raise HipsnetError(f"{len(wrong)} of {len(done)} results are wrong; look for `#wrong` in the table")
     return 0
+
+
+def _require_memory(fabric: Fabric, measurement: Measurement) -> None:
+    """Raise InputError if all servers' vectors together are more than this machine has left."""
+    largest = max(measurement.size_bytes(case) for case in range(len(measurement.cases)))
+    text = re.search(r"MemAvailable: *([0-9]+) kB", Path("/proc/meminfo").read_text())
+    if text and len(fabric.servers) * largest > int(text[1]) * 1024:
+        raise InputError(
+            f"--size: found {format_size(largest)}; {len(fabric.servers)} servers of it wanted "
+            f"{format_size(len(fabric.servers) * largest)} of memory, found {format_size(int(text[1]) * 1024)}"
+        )
 
 
 def _asked(wanted: Wanted) -> Measurement:

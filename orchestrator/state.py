@@ -52,8 +52,12 @@ def write_json(path: Path, content: object) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(content, indent=1))
-    part.replace(path)
+    try:
+        part.write_text(json.dumps(content, indent=1))
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def forget(fabric: str) -> None:

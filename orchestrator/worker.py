@@ -33,6 +33,9 @@ def main(arguments: list[str]) -> int:
     except HipsnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except MemoryError as error:
+        print(f"error: {error}; give a smaller --size", file=sys.stderr)
+        return 1
     return 0
 
 

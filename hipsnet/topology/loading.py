@@ -15,6 +15,8 @@ from hipsnet.topology.document import Keys, Problem
 from hipsnet.topology.schema import Topology
 
 SHOWN = 10
+LONGEST = 200
+"""Characters of what was found that an error shows."""
 
 
 def parse(text: str, filename: str) -> Topology:
@@ -73,8 +75,12 @@ def _error(filename: str, problems: list[Problem] | tuple[Problem, ...]) -> Topo
 
 
 def _text(filename: str, problem: Problem) -> str:
-    lines = [f"{filename}:{problem.line}: {problem.key or 'the file'}"]
-    lines += [f"  found: {problem.found}", f"  allowed: {problem.allowed}"]
+    lines = [f"{filename}:{problem.line}: {_short(problem.key) or 'the file'}"]
+    lines += [f"  found: {_short(problem.found)}", f"  allowed: {problem.allowed}"]
     if problem.nearest:
         lines.append(f"  nearest known key: {problem.nearest}")
     return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"

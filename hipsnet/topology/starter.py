@@ -96,7 +96,7 @@ def _write(
     lines = []
     for key, (value, note) in fabric.items():
         text = f"  {key}: {_scalar(value)}"
-        lines.append(f"{text:<14}# {note}\n" if note else f"{text}\n")
+        lines.append(f"{text:<12}  # {note}\n" if note else f"{text}\n")
     interfaces = [f"#       - interface: eth{index + 1}\n" for index in range(min(max(ports, 1), 16))]
     text = _TEXT.format(
         title=title.replace("\n", " "),

@@ -108,7 +108,7 @@ def _print_plan(
     console = _console()
     if dry_run:
         for line in plan_view.lines(steps):
-            console.print(line, markup=False)
+            console.print(line, markup=False, soft_wrap=True)
     if steps:
         verb = "to change" if dry_run else f"changed in {seconds:.1f} s"
         console.print(plan_view.table(steps, f"{fabric}: {len(steps)} things {verb}"))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from hipsnet.errors import InputError
 from hipsnet.sizes import format_size, parse_size
-from orchestrator.cli import app
+from orchestrator.command_line import app
 
 SERVER_01_STAGES = """\
 hips on demo, BCube(3,2): 9 servers, 2 threads, 18 x float32 (72 B)

@@ -1,0 +1,120 @@
+"""What people and machines do to a command: nonsense, full disks, no rights, Ctrl-C. It answers in one message."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from hipsnet.node import namespace
+from tests.lab.rig import REPOSITORY, Done, command_line, hipsnet
+
+NOTHING_BUT_LETTERS = "x" * 30_000
+NAME = f"hu{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A topology file of a fabric that is not there."""
+    path = tmp_path / "topology.yaml"
+    path.write_text(f"version: 1\nname: {NAME}\nfabric: {{kind: bcube, n: 2, levels: 2}}\n")
+    return path
+
+
+def answered(done: Done, code: int, words: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr) < 1500
+
+
+def in_shell(script: str, *arguments: object) -> Done:
+    """Run `script` in a mount namespace of its own; in it "$@" is the command line."""
+    command = ["unshare", "-m", "bash", "-c", script, "bash", *command_line(*arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=REPOSITORY, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [NOTHING_BUT_LETTERS, f"{NOTHING_BUT_LETTERS}: 1", "a: " * 9_000, "[" * 30_000, "- " * 15_000],
+    ids=["letters", "a key", "colons", "brackets", "lists"],
+)
+def test_a_file_full_of_nonsense_is_a_short_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "topology.yaml"
+    path.write_text(text)
+    answered(hipsnet("provision", path), 2, "topology.yaml:1: ")
+    answered(hipsnet("destroy", path), 2, "found neither")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("impair", "s00.p0", "--loss", "nan%"), "--loss: found 'nan%'"),
+        (("impair", "s00.p0", "--loss", "inf%"), "--loss: found 'inf%'"),
+        (("exec", "s00", "--", ""), "wanted a program"),
+        (("run", "--size", "1000TiB"), "4 servers of it wanted"),
+        (("run", "--algorithm", "ps", "--servers", "5"), "servers: found 5; allowed: 1 to 4"),
+        (("run", "--exchange", "ring,ring,ring"), "exchange: found 3 names"),
+    ],
+)
+def test_wrong_arguments_are_named(file: Path, arguments: tuple[str, ...], words: str) -> None:
+    command, *rest = arguments
+    answered(hipsnet(command, file, *rest), 2, words)
+
+
+def test_a_plan_is_one_line_for_each_node_in_a_pipe(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    plan = hipsnet("provision", file, "--dry-run").stdout
+    lines = [line for line in plan.splitlines() if line.startswith("+ s00: namespace")]
+    assert len(lines) == 1 and lines[0].endswith(" routes")
+
+
+@pytest.mark.parametrize("arguments", [("schema",), ("init", "bcube", "--ports", "3", "--levels", "2")])
+def test_a_full_disk_behind_standard_output_is_told(arguments: tuple[str, ...]) -> None:
+    answered(in_shell('"$@" > /dev/full', *arguments), 1, "hipsnet: No space left on device")
+
+
+@pytest.mark.parametrize("command", ["provision", "destroy"])
+def test_a_state_folder_that_cannot_be_written_is_told(file: Path, command: str) -> None:
+    script = 'mkdir -p /run/hipsnet && mount -t tmpfs -o ro none /run/hipsnet && "$@"'
+    answered(in_shell(script, command, file), 1, f"cannot lock {NAME}: /run/hipsnet/{NAME}")
+    assert not any(name.startswith(NAME) for name in namespace.names())
+
+
+def test_a_full_state_folder_is_told_and_nothing_stays(file: Path) -> None:
+    full = "mount -t tmpfs -o size=4k none /run/hipsnet; head -c 4096 /dev/zero > /run/hipsnet/full"
+    done = in_shell(f'mkdir -p /run/hipsnet; {full}; "$@"; echo "$?"; ls -A /run/hipsnet', "provision", file)
+    assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout.split() == ["1", "full"]
+    assert not any(name.startswith(NAME) for name in namespace.names())
+
+
+def test_who_is_not_root_is_told_so_before_anything_is_compiled(file: Path) -> None:
+    script = (
+        "mount -t tmpfs none /mnt && cp $0 /mnt/topology.yaml && "
+        'setpriv --reuid=65534 --regid=65534 --clear-groups "$@" /mnt/topology.yaml'
+    )
+    command = ["unshare", "-m", "bash", "-c", script, str(file), *command_line("provision")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=REPOSITORY, check=False)
+    answered(Done(done.returncode, done.stdout, done.stderr), 1, "run as root")
+
+
+def test_an_interrupt_while_the_command_starts_is_no_traceback(file: Path) -> None:
+    """The signal comes while the commands are imported."""
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'orchestrator.commands.lab':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from orchestrator.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "inspect", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=REPOSITORY, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
