@@ -8,10 +8,22 @@
 
 #define NS_PER_S      1000000000ULL
 #define LOOK_NS       1000000ULL /* over which the frames are counted */
-#define STREAM_FRAMES 4          /* in that time, for each message: from here on it is a stream */
-#define TOGETHER      2          /* frames of a stream that are looked at together, */
-#define LEAST_NS      100000ULL  /* and how long the first of them may lie */
+#define STREAM_FRAMES 16         /* in that time, and for each message: from here on it is a stream */
+#define FRAME_BITS    (4096 * 8)
+#define TOGETHER      2         /* frames of a stream that are looked at together, */
+#define LEAST_NS      100000ULL /* and how long the first of them may lie */
 #define MOST_NS       350000ULL
+
+/* Of slow cables, half of what they can bring is a stream already. */
+static u32 stream_frames(const struct stack *stack)
+{
+	u64 bps = 0, half;
+
+	for (u32 i = 0; i < stack->count; i++)
+		bps += stack->ports[i]->config.rate_bps;
+	half = bps * LOOK_NS / NS_PER_S / FRAME_BITS / 2;
+	return half && half < STREAM_FRAMES ? (u32)half : STREAM_FRAMES;
+}
 
 static u64 lie_ns(u64 wanted_ns)
 {
@@ -24,8 +36,8 @@ void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns)
 {
 	if (now_ns - stack->look_ns >= LOOK_NS) {
 		u64 passed_ns = now_ns - stack->look_ns;
-		bool is_stream = stack->look_frames >= STREAM_FRAMES * (1 + stack->look_completions) &&
-				 passed_ns < 2 * LOOK_NS;
+		u32 enough = stream_frames(stack) + STREAM_FRAMES * stack->look_completions;
+		bool is_stream = stack->look_frames >= enough && passed_ns < 2 * LOOK_NS;
 
 		stack->stream_ns = is_stream ? lie_ns(passed_ns * TOGETHER / stack->look_frames) : 0;
 		stack->look_ns = now_ns;
