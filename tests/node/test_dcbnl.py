@@ -73,6 +73,11 @@ CAPTURED: dict[str, tuple[str, dict[str, str], list[str]]] = {
             DEL + "10000d80" + "0c000380" + "0800010005010a00",
         ],
     ),
+    "maxrate set dev card0 tc-maxrate all:0 1:8gbit": (  # dcb takes the kernel's kbit/s for bytes/s
+        "maxrate",
+        {"maxrate kbit/s": "0,1000000000,0,0,0,0,0,0"},
+        [SET + "48000d80" + "44000700" + "00" * 8 + "00ca9a3b00000000" + "00" * 48],
+    ),
     "apptrust set dev card0 order dscp": (
         "trust",
         {"trust order": "dscp"},

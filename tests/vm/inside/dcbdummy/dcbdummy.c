@@ -3,9 +3,12 @@
  * A network device without a wire that answers dcbnl and ethtool like a NIC's driver: what is set is kept,
  * and what no driver would take is refused. `ip link add NAME type dcbdummy`. For tests alone.
  *
- * The parameter `features` says what the devices made from then on can do.
+ * The parameter `features` says what the devices made from then on can do. The parameter `stall` says in the
+ * how-many-th setting from now a driver hangs, as firmware may; `stalled` is 1 while it does. A signal ends
+ * it.
  */
 #include <linux/bpf.h>
+#include <linux/delay.h>
 #include <linux/dcbnl.h>
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
@@ -20,19 +23,30 @@ enum {
 	HAS_APP = 4,
 	HAS_BUFFER = 8,
 	HAS_ETHTOOL = 16,
+	HAS_MAXRATE = 32,
+	HAS_DCBX = 64,
 };
 
 #define RING_MOST     8192
 #define CHANNELS_MOST 16
 #define BUFFER_TOTAL  262144
+#define STALL_MS      60000
 
-static uint features = HAS_PFC | HAS_ETS | HAS_APP | HAS_BUFFER | HAS_ETHTOOL;
+static uint features = HAS_PFC | HAS_ETS | HAS_APP | HAS_BUFFER | HAS_ETHTOOL | HAS_MAXRATE | HAS_DCBX;
 module_param(features, uint, 0644);
+
+static uint stall;
+module_param(stall, uint, 0644);
+
+static uint stalled;
+module_param(stalled, uint, 0444);
 
 struct dcbdummy {
 	struct ieee_pfc pfc;
 	struct ieee_ets ets;
 	struct dcbnl_buffer buffer;
+	struct ieee_maxrate maxrate;
+	u8 dcbx;
 	struct ethtool_pauseparam pause;
 	struct ethtool_ringparam ring;
 	struct ethtool_channels channels;
@@ -41,6 +55,17 @@ struct dcbdummy {
 	struct dcbnl_rtnl_ops dcb;
 	unsigned int times_set;
 };
+
+/* Something was set; the lock of all network settings is held. */
+static void count(struct dcbdummy *self)
+{
+	self->times_set++;
+	if (!stall || --stall)
+		return;
+	stalled = 1;
+	msleep_interruptible(STALL_MS);
+	stalled = 0;
+}
 
 static int get_pfc(struct net_device *dev, struct ieee_pfc *pfc)
 {
@@ -58,7 +83,7 @@ static int set_pfc(struct net_device *dev, struct ieee_pfc *pfc)
 	self->pfc.pfc_en = pfc->pfc_en;
 	self->pfc.mbc = pfc->mbc;
 	self->pfc.delay = pfc->delay;
-	self->times_set++;
+	count(self);
 	return 0;
 }
 
@@ -85,19 +110,19 @@ static int set_ets(struct net_device *dev, struct ieee_ets *ets)
 		return -EINVAL;
 	ets->ets_cap = self->ets.ets_cap;
 	self->ets = *ets;
-	self->times_set++;
+	count(self);
 	return 0;
 }
 
 static int set_app(struct net_device *dev, struct dcb_app *app)
 {
-	((struct dcbdummy *)netdev_priv(dev))->times_set++;
+	count(netdev_priv(dev));
 	return dcb_ieee_setapp(dev, app);
 }
 
 static int del_app(struct net_device *dev, struct dcb_app *app)
 {
-	((struct dcbdummy *)netdev_priv(dev))->times_set++;
+	count(netdev_priv(dev));
 	return dcb_ieee_delapp(dev, app);
 }
 
@@ -121,13 +146,40 @@ static int set_buffer(struct net_device *dev, struct dcbnl_buffer *buffer)
 		return -EINVAL;
 	buffer->total_size = BUFFER_TOTAL;
 	self->buffer = *buffer;
-	self->times_set++;
+	count(self);
+	return 0;
+}
+
+static int get_maxrate(struct net_device *dev, struct ieee_maxrate *maxrate)
+{
+	*maxrate = ((struct dcbdummy *)netdev_priv(dev))->maxrate;
+	return 0;
+}
+
+static int set_maxrate(struct net_device *dev, struct ieee_maxrate *maxrate)
+{
+	struct dcbdummy *self = netdev_priv(dev);
+
+	self->maxrate = *maxrate;
+	count(self);
 	return 0;
 }
 
 static u8 get_dcbx(struct net_device *dev)
 {
-	return DCB_CAP_DCBX_HOST | DCB_CAP_DCBX_VER_IEEE;
+	return ((struct dcbdummy *)netdev_priv(dev))->dcbx;
+}
+
+/* As drivers do: 1 is refusal. */
+static u8 set_dcbx(struct net_device *dev, u8 mode)
+{
+	struct dcbdummy *self = netdev_priv(dev);
+
+	if (mode & DCB_CAP_DCBX_STATIC)
+		return 1;
+	self->dcbx = mode;
+	count(self);
+	return 0;
 }
 
 static void get_pause(struct net_device *dev, struct ethtool_pauseparam *pause)
@@ -146,7 +198,7 @@ static int set_pause(struct net_device *dev, struct ethtool_pauseparam *pause)
 	if (pause->autoneg)
 		return -EINVAL;
 	self->pause = *pause;
-	self->times_set++;
+	count(self);
 	return 0;
 }
 
@@ -166,7 +218,7 @@ static int set_ring(struct net_device *dev, struct ethtool_ringparam *ring,
 	struct dcbdummy *self = netdev_priv(dev);
 
 	self->ring = *ring;
-	self->times_set++;
+	count(self);
 	return 0;
 }
 
@@ -183,7 +235,7 @@ static int set_channels(struct net_device *dev, struct ethtool_channels *channel
 	struct dcbdummy *self = netdev_priv(dev);
 
 	self->channels = *channels;
-	self->times_set++;
+	count(self);
 	return 0;
 }
 
@@ -200,7 +252,7 @@ static int set_coalesce(struct net_device *dev, struct ethtool_coalesce *coalesc
 	struct dcbdummy *self = netdev_priv(dev);
 
 	self->coalesce = *coalesce;
-	self->times_set++;
+	count(self);
 	return 0;
 }
 
@@ -285,6 +337,7 @@ static void defaults(struct dcbdummy *self)
 	self->channels.combined_count = 4;
 	self->coalesce.rx_coalesce_usecs = self->coalesce.tx_coalesce_usecs = 8;
 	self->coalesce.use_adaptive_rx_coalesce = 1;
+	self->dcbx = DCB_CAP_DCBX_LLD_MANAGED | DCB_CAP_DCBX_VER_IEEE;
 }
 
 static void setup(struct net_device *dev)
@@ -298,10 +351,13 @@ static void setup(struct net_device *dev)
 	dev->max_mtu = 9978;
 	dev->needs_free_netdev = true;
 	defaults(self);
-	if (!(features & (HAS_PFC | HAS_ETS | HAS_APP | HAS_BUFFER)))
+	if (!(features & ~HAS_ETHTOOL))
 		return;
 	dev->dcbnl_ops = &self->dcb;
-	self->dcb.getdcbx = get_dcbx;
+	if (features & HAS_DCBX) {
+		self->dcb.getdcbx = get_dcbx;
+		self->dcb.setdcbx = set_dcbx;
+	}
 	if (features & HAS_PFC) {
 		self->dcb.ieee_getpfc = get_pfc;
 		self->dcb.ieee_setpfc = set_pfc;
@@ -313,6 +369,10 @@ static void setup(struct net_device *dev)
 	if (features & HAS_APP) {
 		self->dcb.ieee_setapp = set_app;
 		self->dcb.ieee_delapp = del_app;
+	}
+	if (features & HAS_MAXRATE) {
+		self->dcb.ieee_getmaxrate = get_maxrate;
+		self->dcb.ieee_setmaxrate = set_maxrate;
 	}
 	if (features & HAS_BUFFER) {
 		self->dcb.dcbnl_getbuffer = get_buffer;
