@@ -29,6 +29,12 @@ def place(
         yield made
 
 
+@pytest.fixture(scope="module")
+def torus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Arena, Fabric]]:
+    with rig.rdma_fabric(tmp_path_factory.mktemp("rdma"), "{kind: torus, sides: [2, 2]}") as made:
+        yield made
+
+
 def check_odd_sizes(arena: Arena, **settings: Any) -> None:
     def body(comm: Any) -> list[bytes]:
         return [comm.all_reduce(vector(comm.rank, n, np.float32)).tobytes() for n in COUNTS]
@@ -106,3 +112,8 @@ def test_memory_of_other_kinds(place: tuple[Arena, Fabric]) -> None:
 
     for outcome in place[0].run(body):
         assert outcome.value == (np.full(1000, 6, np.int64).tobytes(), True), outcome.error
+
+
+@pytest.mark.parametrize("exchange", ["mesh", "ring", "ps"])
+def test_hips_of_odd_sizes_on_a_torus(torus: tuple[Arena, Fabric], exchange: str) -> None:
+    check_odd_sizes(torus[0], exchange=(exchange,))
