@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tools.benchmarks.verbs import Sample, app, summarize
-from tools.benchmarks.verbs_turns import BYTES, WRITES, writes_of
+from tools.benchmarks.verbs_turns import BYTES, MOST, WRITES, writes_of
 
 
 def test_the_median_turn_counts() -> None:
@@ -21,7 +21,8 @@ def test_the_median_turn_counts() -> None:
 
 def test_a_turn_is_long_enough_for_every_size() -> None:
     assert writes_of(1 << 26) == WRITES
-    assert writes_of(4096) == BYTES // 4096
+    assert writes_of(65536) == BYTES // 65536
+    assert writes_of(64) == MOST
 
 
 def test_refuses_sizes_that_cannot_be_sent() -> None:

@@ -1,7 +1,9 @@
 """The turns of `tools/bench verbs`, in the machine: prints one JSON line for each.
 
 Each turn writes messages of one size from one process to another over the same cable: by perftest's
-ib_write_bw, by the verbs transport, by the TCP transport. All time until the last write is acknowledged.
+ib_write_bw, by the verbs transport, by the TCP transport. All have as many writes, of which as many may be under
+way, and RDMA the same path MTU and as many signals; time counts until the last write is acknowledged. The order of
+the ways turns with every round, so that none has the machine's best moments to itself.
 """
 
 from __future__ import annotations
@@ -24,24 +26,28 @@ from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Event, Peer, Transport
 from hipsnet.transport.opening import Options, open_transport
 from hipsnet.transport.verbs.devices import endpoint_of
+from hipsnet.transport.verbs.flow import SIGNAL_EVERY, WINDOW
 from tools.benchmarks.rdma_pair import ENDS, rdma_pair
 
-WAYS = ("ib_write_bw", "verbs", "tcp")
-WRITES, BYTES = 10, 8 << 20
-"""A turn is at least so many writes and so many bytes."""
+WRITES, BYTES, MOST = 16, 32 << 20, 1024
+"""A turn is at least so many writes and so many bytes; small writes are never more than the last."""
+PATH_MTU = 4096
 _PATIENCE_S = 120.0
 _PORT = 29500
 _processes = multiprocessing.get_context("fork")
 
 
 def writes_of(size_bytes: int) -> int:
-    return max(WRITES, BYTES // size_bytes)
+    return min(MOST, max(WRITES, BYTES // size_bytes))
 
 
 def perftest(size_bytes: int) -> float:
     """Bytes a second of ib_write_bw: its average over one run."""
     near, far = ENDS
-    common = ["-s", str(size_bytes), "-n", str(writes_of(size_bytes)), "-F", "-N"]
+    common = [
+        *("-s", str(size_bytes), "-n", str(writes_of(size_bytes)), "-m", str(PATH_MTU)),
+        *("-t", str(WINDOW), "-Q", str(min(SIGNAL_EVERY, writes_of(size_bytes))), "-F", "-N"),
+    ]
     server = _perftest(far.device, endpoint_of(far.address).gid_index, common)
     try:
         text = ""
@@ -121,18 +127,21 @@ def _await(link: Transport, event: Event, count: int) -> list:
     return found
 
 
+TURNS: dict[str, Callable[[int], float]] = {
+    "ib_write_bw": perftest,
+    "verbs": lambda size: transport("verbs", size),
+    "tcp": lambda size: transport("tcp", size),
+}
+WAYS = tuple(TURNS)
+
+
 def main(sizes: list[int], rounds: int) -> None:
-    turns: dict[str, Callable[[int], float]] = {
-        "ib_write_bw": perftest,
-        "verbs": lambda size: transport("verbs", size),
-        "tcp": lambda size: transport("tcp", size),
-    }
     importlib.import_module("hipsnet.transport.verbs.transport")  # once, not in every turn
     with rdma_pair():
-        for _ in range(rounds):
+        for round_ in range(rounds):
             for size in sizes:
-                for way in WAYS:
-                    rate = turns[way](size)
+                for way in WAYS[round_ % 3 :] + WAYS[: round_ % 3]:
+                    rate = TURNS[way](size)
                     print(json.dumps({"way": way, "size_bytes": size, "bytes_per_s": rate}), flush=True)
 
 
