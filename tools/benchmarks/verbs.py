@@ -7,15 +7,13 @@ import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from hipsnet.errors import HipsnetError, InputError
+from hipsnet.errors import HipsnetError
+from tools.benchmarks.turns import JsonFile, Results, show, sizes_in, taken
 from tools.benchmarks.verbs_turns import WAYS
 from tools.virtual_machine.machine import Machine, Order
 
@@ -40,28 +38,16 @@ def verbs(
         "4096,65536,1048576,4194304"
     ),
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 3,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write results here; - for stdout.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """RDMA bandwidth of one connection: ours against ib_write_bw and our TCP, over rdma_rxe."""
-    wanted = _parse_sizes(sizes)
+    wanted = sizes_in(sizes, _SMALLEST, _LARGEST)
     turns = len(wanted) * rounds * len(WAYS)
-    samples = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("verbs", total=turns)
-        for sample in _measure(wanted, rounds, turns):
-            samples.append(sample)
-            progress.advance(task)
-    results = summarize(samples)
-    if str(json_file) != "-":
-        Console().print(_table(results))
-    if json_file is not None:
-        text = json.dumps({"benchmark": "verbs", "results": results}, indent=2) + "\n"
-        typer.echo(text, nl=False) if str(json_file) == "-" else json_file.write_text(text)
+    results = summarize(taken("verbs", turns, _measure(wanted, rounds, turns)))
+    show("verbs", results, _table(results), json_file)
 
 
-def summarize(samples: list[Sample]) -> list[dict[str, float]]:
+def summarize(samples: list[Sample]) -> Results:
     """By message size: the median bytes per second of each way, and what ours is of the others."""
     results = []
     for size in dict.fromkeys(sample.size_bytes for sample in samples):
@@ -114,13 +100,3 @@ def _table(results: list[dict[str, float]]) -> Table:
             f"{result['of_tcp']:.2f}",
         )
     return table
-
-
-def _parse_sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(size) for size in text.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or not all(_SMALLEST <= size <= _LARGEST for size in sizes):
-        raise InputError(f"--sizes: found {text!r}; allowed: {_SMALLEST} to {_LARGEST}, divided by commas")
-    return sizes
