@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+import socket
+import struct
+from collections.abc import Iterator
 
 import pytest
+from pyroute2.netlink import NLA_F_NESTED
 
 from hipsnet.node import dcb, dcbnl, ethtool
 from hipsnet.node.dcbnl import App
 from tests.vm.inside import dcb_module
+from tests.vm.inside.dcb_module import CARD, FEATURES, Card, run, shown
 
 dcb_module.prepare()
 
-ALL = 31
-Card = Callable[[int], str]
-
-
-def run(*command: str | Path, check: bool = True) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def shown(*what: str) -> Any:
-    """What iproute2's dcb says of the card."""
-    return json.loads(run("dcb", "-j", *what, "show", "dev", "card0"))
-
-
-@pytest.fixture(scope="module")
-def module() -> Iterator[None]:
-    dcb_module.load()
-    yield
-    dcb_module.unload()
-
-
-@pytest.fixture
-def make_card(module: None) -> Iterator[Card]:
-    """Make card0 with these features."""
-
-    def make(features: int) -> str:
-        Path("/sys/module/dcbdummy/parameters/features").write_text(str(features))
-        run("ip", "link", "add", "name", "card0", "type", "dcbdummy")
-        return "card0"
-
-    yield make
-    run("ip", "link", "del", "card0", check=False)
-
-
-@pytest.fixture
-def card(make_card: Card) -> str:
-    return make_card(ALL)
+ETH_P_ALL = 3
+HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+ATTRIBUTE = struct.Struct("=HH")  # struct nlattr
+DCBMSG_BYTES = 4
 
 
 # As `dcb` is asked, and as we ask for the same: what comes before is there on the card.
@@ -70,6 +36,12 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str]]] = {
         "ets",
         {"ets classes": "0,0,0,1,0,0,2,0", "ets bandwidth": "30,70,0,0,0,0,0,0"},
     ),
+    "rates": (  # dcb takes the kernel's kbit/s for bytes/s
+        "maxrate set dev card0 tc-maxrate all:0 1:8gbit",
+        "maxrate",
+        {"maxrate kbit/s": "0,1000000000,0,0,0,0,0,0"},
+    ),
+    "DCBX": ("dcbx set dev card0 host ieee", "dcbx", {"dcbx": "host,ieee"}),
     "DSCP": ("app add dev card0 dscp-prio 26:3", "dscp", {"dscp 26": "3"}),
     "two DSCPs": ("app add dev card0 dscp-prio 26:3 48:6", "dscp", {"dscp 26": "3", "dscp 48": "6"}),
     "a DSCP less": ("app del dev card0 dscp-prio 10:1", "dscp", {"dscp 10": "none"}),
@@ -82,46 +54,82 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str]]] = {
 }
 
 
-def sent_by(command: str) -> list[bytes]:
-    """The messages that a program sends, out of strace's dump of them."""
-    done = subprocess.run(
-        ["strace", "-e", "trace=sendto,sendmsg", "-e", "write=all", *command.split()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    found: list[bytes] = []
-    for line in done.stderr.splitlines():
-        if line.startswith("send"):
-            found.append(b"")
-        elif row := re.match(r" \| [0-9a-f]{5}  ((?:[0-9a-f]{2} {1,2}){1,16})", line):
-            found[-1] += bytes.fromhex(row[1])
+def without_padding(attributes: bytes) -> bytes:
+    """Netlink attributes with zeros between them, where a program may leave what was in its memory."""
+    found = b""
+    while attributes:
+        length, kind = ATTRIBUTE.unpack_from(attributes)
+        value = attributes[ATTRIBUTE.size : length]
+        if kind & NLA_F_NESTED:
+            value = without_padding(value)
+        found += attributes[: ATTRIBUTE.size] + value + bytes(-length % 4)
+        attributes = attributes[length + -length % 4 :]
     return found
 
 
-def without_stamps(message: bytes) -> bytes:
-    """A netlink message without its sequence number and its sender's port."""
-    return message[:8] + bytes(8) + message[16:]
+class Ear:
+    """Hears the dcbnl requests that the kernel gets, from whomever, and its answers.
+
+    It is a netlink monitor of the kernel's: a tracer makes a program wait at every call, longer than `dcb` bears.
+    """
+
+    def __init__(self) -> None:
+        run("ip", "link", "add", "monitor", "type", "nlmon")
+        run("ip", "link", "set", "monitor", "up")
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self._socket.bind(("monitor", ETH_P_ALL))
+        self._socket.setblocking(False)
+
+    def messages(self) -> list[bytes]:
+        """Those since the last call, without their sequence numbers and senders' ports."""
+        found: list[bytes] = []
+        while True:
+            try:
+                data = self._socket.recv(1 << 16)
+            except BlockingIOError:
+                return found
+            length, kind, _, _, _ = HEADER.unpack_from(data)
+            if kind in (dcbnl.GETDCB, dcbnl.SETDCB):
+                attributes = without_padding(data[HEADER.size + DCBMSG_BYTES : length])
+                found.append(data[:8] + bytes(8) + data[HEADER.size :][:DCBMSG_BYTES] + attributes)
+
+    def close(self) -> None:
+        self._socket.close()
+        run("ip", "link", "del", "monitor")
 
 
-def encoded(message: dcbnl.Message, kind: int) -> bytes:
-    message["header"]["type"], message["header"]["flags"] = kind, dcbnl.FLAGS
-    message.encode()
-    return without_stamps(bytes(message.data))
+@pytest.fixture
+def ear() -> Iterator[Ear]:
+    found = Ear()
+    yield found
+    found.close()
 
 
-@pytest.mark.parametrize("what", [what for what in REQUESTS if what not in ("another priority", "buffers")])
-def test_messages_are_those_of_dcb(card: str, what: str) -> None:
+@pytest.mark.parametrize("what", REQUESTS)
+def test_messages_are_those_of_dcb(make_card: Card, ear: Ear, what: str) -> None:
     command, group, values = REQUESTS[what]
-    run("ethtool", "-A", card, "rx", "off", "tx", "off")
-    run("dcb", "app", "add", "dev", card, "dscp-prio", "10:1")
-    answer = dcbnl.read(card)
-    assert answer is not None
-    ours = [encoded(request, dcbnl.SETDCB) for request in dcb.requests(card, answer, group, values)]
-    theirs = [without_stamps(message) for message in sent_by(f"dcb {command}")]
-    setting = [message for message in theirs if message[4] == dcbnl.SETDCB]
-    asking = [message for message in theirs if message[4] == dcbnl.GETDCB]
-    assert setting == ours
-    assert ours
-    assert all(message == encoded(dcbnl.get_request(card), dcbnl.GETDCB) for message in asking)
+
+    def prepare() -> None:
+        card = make_card(FEATURES)
+        run("ethtool", "-A", card, "rx", "off", "tx", "off")
+        run("dcb", "app", "add", "dev", card, "dscp-prio", "10:1")
+        ear.messages()
+
+    prepare()
+    dcb_module.dcb(command)
+    theirs = ear.messages()
+    condition = shown("app"), shown("pfc"), shown("ets"), shown("buffer")
+    prepare()
+    dcb.write(CARD, group, values)
+    ours = ear.messages()
+    assert (shown("app"), shown("pfc"), shown("ets"), shown("buffer")) == condition
+    setting, asking = (
+        [[message for message in sent if message[4] == kind] for sent in (theirs, ours)]
+        for kind in (dcbnl.SETDCB, dcbnl.GETDCB)
+    )
+    assert setting[0] == setting[1]
+    assert setting[0]
+    assert asking[0][:1] in ([], asking[1][:1])  # some have to ask first what there is
 
 
 def test_what_is_written_is_what_dcb_shows_and_what_is_read(card: str) -> None:
@@ -134,6 +142,8 @@ def test_what_is_written_is_what_dcb_shows_and_what_is_read(card: str) -> None:
     assert shown("ets")["tc_bw"] == [30, 70, 0, 0, 0, 0, 0, 0]
     assert shown("ets")["prio_tc"] == [0, 0, 0, 1, 0, 0, 2, 0]
     assert shown("buffer")["buffer_size"] == [131072, 65536, 0, 0, 0, 0, 0, 0]
+    assert shown("dcbx") == {"host": True, "ieee": True}
+    assert dcb.read(card, "trust") == {}  # Linux 6.2 has it
     answer = dcbnl.read(card)
     assert answer is not None and answer.pfc is not None
     assert answer.pfc.requests == tuple(range(10, 18))
@@ -146,6 +156,8 @@ def test_what_the_driver_refuses_is_an_error_with_its_number(card: str) -> None:
         dcb.write(card, "pfc", {"pfc priorities": "3"})
     with pytest.raises(OSError, match="Invalid argument"):
         dcb.write(card, "buffer", {"buffer sizes": "1,2,3,4,5,6,7,999999999"})
+    with pytest.raises(OSError, match="Invalid argument"):
+        dcb.write(card, "dcbx", {"dcbx": "static"})
     with pytest.raises(OSError, match="No such file"):
         dcbnl.send(dcbnl.app_request(card, [App(5, 3, 11)], add=False))
 

@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
-from hipsnet.node import ethtool
+from hipsnet.node import ethtool, roce
 from orchestrator import removal
 from tests.lab import rig
 from tests.lab.rig import Done
 from tests.vm.inside import dcb_module
 from tests.vm.inside.dcb_module import (
+    APP,
+    BUFFER,
     CARD,
+    ETHTOOL,
+    ETS,
     FEATURES,
     PARAMETERS,
+    PFC,
     Card,
     dcb,
     run,
@@ -68,7 +73,16 @@ CHANGES = [
     "card0 buffer: of 0,0,0,0,0,0,0,0, sizes 262144,0,0,0,0,0,0,0"
     " -> of 0,0,0,1,1,0,0,0, sizes 65536,196608,0,0,0,0,0,0",
 ]
+LACKING_TRUST = (
+    "card0: trust order dscp left out: its driver, or a kernel before 6.2, cannot be told what to trust"
+)
+
 Hipsnet = Callable[..., Done]
+
+
+def times_set() -> int:
+    """How often the driver was asked to set something."""
+    return int(run("ethtool", "-S", CARD).split("times_set:")[1])
 
 
 def condition() -> dict[str, Any]:
@@ -111,6 +125,12 @@ def changes(done: Done) -> list[str]:
     ]
 
 
+def drift(hipsnet: Hipsnet) -> list[str]:
+    done = hipsnet("inspect", "--json")
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout)["nodes"][0]["drift"])
+
+
 def is_tuned() -> bool:
     """Whether the card is as the file says, in the words of other programs."""
     assert shown("pfc")["prio_pfc"] == [priority in (3, 4) for priority in range(8)]
@@ -125,6 +145,42 @@ def is_tuned() -> bool:
     assert shown("dcbx") == {"host": True, "ieee": True}
     assert ethtool.read(CARD, "pause") == {"pause": "off"}
     return "Combined:\t8" in run("ethtool", "-l", CARD).replace("\t\t", "\t")
+
+
+def test_a_host_is_tuned_once_mended_and_brought_back(used_card: str, hipsnet: Hipsnet) -> None:
+    before, count = condition(), times_set()
+    planned = hipsnet("provision", "--dry-run", "--json")
+    assert changes(planned) == CHANGES
+    assert json.loads(planned.stdout)["lacking"][0].startswith(LACKING_TRUST)
+    assert "s0: nic card0 pfc: priorities none" in hipsnet("provision", "--dry-run").stdout
+    assert (condition(), times_set()) == (before, count)
+
+    assert changes(hipsnet("provision", "--json")) == CHANGES
+    assert is_tuned()
+    count = times_set()
+    assert "nothing to change" in hipsnet("provision").stdout
+    assert drift(hipsnet) == []
+    assert times_set() == count
+
+    dcb(f"pfc set dev {used_card} prio-pfc 4:off")
+    dcb(f"app replace dev {used_card} dscp-prio 48:2")
+    dcb(f"app add dev {used_card} dscp-prio 11:1")  # which the file does not speak of
+    wrong = ["card0 pfc: priorities 3 -> priorities 3,4", "card0 dscp: 48 2 -> 48 6"]
+    assert drift(hipsnet) == [f"nic {change}" for change in wrong]
+    count = times_set()
+    assert changes(hipsnet("provision", "--json")) == wrong
+    assert times_set() == count + 3  # PFC; a DSCP added, and one removed
+    dcb(f"app del dev {used_card} dscp-prio 11:1")
+    assert is_tuned()
+
+    # What the file asks for no more gets back already now.
+    done = hipsnet("provision", text=TEXT + "pfc: {priorities: [3]}\n")
+    assert done.returncode == 0, done.stderr
+    assert shown("ets") == before["ets"]
+    assert shown("pfc")["prio_pfc"] == [priority == 3 for priority in range(8)]
+
+    assert hipsnet("destroy").returncode == 0
+    assert condition() == before
 
 
 def killed(hipsnet: Hipsnet, command: str, setting: int) -> None:
@@ -154,3 +210,101 @@ def test_what_a_killed_run_began_the_next_one_ends(used_card: str, hipsnet: Hips
     assert condition() != before
     assert hipsnet("destroy").returncode == 0
     assert condition() == before
+
+
+def test_what_a_killed_run_began_a_destroy_takes_back(used_card: str, hipsnet: Hipsnet) -> None:
+    before = condition()
+    killed(hipsnet, "provision", 9)
+    assert condition() != before
+    assert hipsnet("destroy").returncode == 0
+    assert condition() == before
+
+
+def test_what_a_card_lacks_is_said_and_the_rest_is_done(make_card: Card, hipsnet: Hipsnet) -> None:
+    make_card(APP | ETHTOOL)
+    count = times_set()
+    planned = hipsnet("provision", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    sentences = [
+        "card0: pfc priorities 3,4, pfc delay 7 left out: its driver has no PFC (dcbnl ieee_getpfc)",
+        "left out: its driver has no ETS (dcbnl ieee_getets)",
+        "left out: its driver has no rates of traffic classes (dcbnl ieee_getmaxrate)",
+        "left out: its driver has no port buffers to set (dcbnl getbuffer)",
+        "card0: dcbx host,ieee left out: its driver does not let the host choose who speaks DCBX",
+        LACKING_TRUST,
+    ]
+    assert [sentence for sentence in sentences if sentence not in planned.stdout] == []
+    assert times_set() == count
+    done = hipsnet("provision", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["lacking"]) == len(sentences) + 1  # RoCE: there is no RDMA device
+    assert shown("app")["dscp_prio"] == [[26, 3], [48, 6]]
+    assert ethtool.read(CARD, "pause") == {"pause": "off"}
+    assert "nothing to change" in hipsnet("provision").stdout
+
+
+@pytest.mark.parametrize(
+    ("features", "section", "words"),
+    [
+        (APP | ETS | BUFFER | ETHTOOL, "pfc: {required: true}", "pfc priorities 3 left out"),
+        (0, "pfc: {required: true}", "dscp 26 3 left out"),
+        (0, "nic: {channels: 8, required: true}", "channels 8 left out"),
+        (FEATURES, "nic: {trust: [dscp], required: true}", LACKING_TRUST),
+        (FEATURES, "roce: {required: true}", "roce mode v2, roce tos 106 left out"),
+        (
+            FEATURES,
+            "roce: {dcqcn: [{name: rp_ai_rate, value: 5}], required: true}",
+            "dcqcn rp_ai_rate 5 left out",
+        ),
+    ],
+)
+def test_what_is_required_and_lacks_is_an_error_before_anything_changes(
+    make_card: Card, hipsnet: Hipsnet, features: int, section: str, words: str
+) -> None:
+    make_card(features)
+    count, before = times_set(), run("ip", "-d", "link", "show", CARD)
+    for options in ((), ("--dry-run",)):
+        done = hipsnet("provision", *options, text=f"{TEXT}{section}\n")
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "required" in done.stderr
+    assert (times_set(), run("ip", "-d", "link", "show", CARD)) == (count, before)
+
+
+def test_pause_of_the_link_and_of_priorities_at_once_is_an_error(make_card: Card, hipsnet: Hipsnet) -> None:
+    make_card(PFC | APP | ETHTOOL)
+    count = times_set()
+    done = hipsnet("provision", text=TEXT + "pfc: {}\nnic: {pause: 'on'}\n")
+    assert done.returncode == 2
+    assert "a port pauses the link or priorities, not both" in done.stderr
+    assert times_set() == count
+
+
+def test_rdma_cm_connects_as_the_file_says_and_gets_back_what_it_had(card: str, hipsnet: Hipsnet) -> None:
+    run("modprobe", "rdma_cm")
+    config = Path("/sys/kernel/config")
+    if not (config / "rdma_cm").is_dir():
+        run("mount", "-t", "configfs", "none", config)
+    run("ip", "link", "set", card, "up")
+    run("rdma", "link", "add", "soft0", "type", "rxe", "netdev", card)
+    try:
+        assert roce.device(card) == "soft0"
+        roce.write(card, "roce", {"roce tos": "32"})  # rxe knows no mode but v2
+        assert roce.read(card, "roce") == {"roce mode": "v2", "roce tos": "32"}
+        text = TEXT + "roce: {dscp: 34, required: true}\n"
+        assert changes(hipsnet("provision", "--json", text=text)) == ["card0 roce: tos 32 -> tos 138"]
+        folder = config / "rdma_cm/soft0"
+        folder.mkdir()
+        told = {path.name: path.read_text() for path in (folder / "ports/1").iterdir()}
+        folder.rmdir()
+        assert told == {"default_roce_mode": "RoCE v2\n", "default_roce_tos": "138\n"}
+        assert "nothing to change" in hipsnet("provision", text=text).stdout
+        roce.write(card, "roce", {"roce tos": "0"})
+        assert json.loads(hipsnet("inspect", "--json", text=text).stdout)["nodes"][0]["drift"] == [
+            "nic card0 roce: tos 0 -> tos 138"
+        ]
+        assert hipsnet("provision", text=text).returncode == 0
+        assert hipsnet("destroy").returncode == 0
+        assert roce.read(card, "roce") == {"roce mode": "v2", "roce tos": "32"}
+    finally:
+        run("rdma", "link", "del", "soft0")

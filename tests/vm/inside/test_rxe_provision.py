@@ -109,7 +109,8 @@ def test_a_device_that_went_is_drift_and_comes_again(lab: Lab) -> None:
     provision(lab, "s0")
     run("rdma", "link", "delete", "hips_rxe_s0_p0")
     assert drift(lab, "s0") == ["rdma hips_rxe_s0_p0: rxe on e0"]
-    assert provision(lab, "s0") == ["add rdma hips_rxe_s0_p0"]
+    # Its setting for connections (rdma_cm) went with it.
+    assert provision(lab, "s0") == ["add rdma hips_rxe_s0_p0", "change nic e0 roce"]
     lab.edit(roce={"device": "nic"})
     assert drift(lab, "s0") == ["rdma hips_rxe_s0_p0: rxe on e0"]
     assert provision(lab, "s0") == ["remove rdma hips_rxe_s0_p0"]
