@@ -25,7 +25,7 @@ BYTES = {
     "cable": 5060,
     "interface": 15360,
     "response": 25000,
-    "burst": 12_500_000,
+    "burst": 25_000_000,
 }
 
 
