@@ -17,15 +17,13 @@ from tests.vm.inside import rdma_fabric as rig
 
 FABRICS = {
     "bcube": "{kind: bcube, n: 2, levels: 2}",
-    "torus": "{kind: torus, sides: [2, 2]}",
-    "star": "{kind: bcube, n: 4, levels: 1}",  # where a flat algorithm's ranks are all in reach of each port
 }
 COUNTS = (0, 1, 3, 17, 1009, 20_011)
 DTYPES = (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64)
 OPERATIONS = ("sum", "mean", "max", "min", "prod")
 
 
-@pytest.fixture(scope="module", params=["bcube", "torus"])
+@pytest.fixture(scope="module", params=list(FABRICS))
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Arena, Fabric]]:
@@ -110,9 +108,3 @@ def test_memory_of_other_kinds(place: tuple[Arena, Fabric]) -> None:
 
     for outcome in place[0].run(body):
         assert outcome.value == (np.full(1000, 6, np.int64).tobytes(), True), outcome.error
-
-
-@pytest.mark.parametrize("place", ["star"], indirect=True)
-@pytest.mark.parametrize("algorithm", ["ring", "mesh", "ps"])
-def test_flat_algorithms_of_odd_sizes(place: tuple[Arena, Fabric], algorithm: str) -> None:
-    check_odd_sizes(place[0], algorithm=algorithm)
