@@ -16,7 +16,6 @@ from kernel import cache_folder
 from orchestrator.lab import namespace_name
 
 _SOURCES = ("programs/traffic.c", "xsk/xsk.c", "xsk/open.c", "xsk/memory.c")
-_PRIORITIES = 8
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,11 @@ import importlib
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hipsnet.topology import Fabric, Port, build, parse
-from hipsnet.transport.verbs.devices import endpoint_of, port_state
 from tests.collective.arena import Arena
 
 ETH_P_IP, PACKET_OUTGOING, SO_RCVBUFFORCE, ROCE_PORT = 0x0800, 4, 33, 4791
@@ -86,17 +84,6 @@ def rdma_fabric(folder: Path, fabric: str, dscp: int = DSCP) -> Iterator[tuple[A
         _remove(made)
         for name, value in before.items():
             _sysctl(name).write_text(value)
-
-
-def restore(fabric: Fabric, port: Port) -> None:
-    """Give back to a port what the kernel took with its link or its address."""
-    here = netdev(port)
-    lines = [line for line in _ways(fabric) if f" {here} " in f"{line} " and not line.startswith("rule")]
-    _try("ip", f"link set {here} up", f"addr add {address(port)}/32 dev {here}", *lines)
-    deadline = time.monotonic() + 10
-    while port_state(endpoint_of(address(port))) != "ACTIVE":
-        assert time.monotonic() < deadline, f"{here} does not come back"
-        time.sleep(0.05)
 
 
 @contextmanager

@@ -31,18 +31,14 @@ def place(
         yield made
 
 
-def check_odd_sizes(arena: Arena, **settings: Any) -> None:
+@pytest.mark.parametrize("exchange", ["mesh", "ring", "ps"])
+def test_hips_of_odd_sizes(place: tuple[Arena, Fabric], exchange: str) -> None:
     def body(comm: Any) -> list[bytes]:
         return [comm.all_reduce(vector(comm.rank, n, np.float32)).tobytes() for n in COUNTS]
 
-    for outcome in arena.run(body, chunk_bytes=4096 * 5, **settings):
+    for outcome in place[0].run(body, chunk_bytes=4096 * 5, exchange=(exchange,)):
         assert not outcome.error, outcome.error
         assert outcome.value == [expected(4, n, np.float32, "sum").tobytes() for n in COUNTS]
-
-
-@pytest.mark.parametrize("exchange", ["mesh", "ring", "ps"])
-def test_hips_of_odd_sizes(place: tuple[Arena, Fabric], exchange: str) -> None:
-    check_odd_sizes(place[0], exchange=(exchange,))
 
 
 def test_every_dtype_and_operation(place: tuple[Arena, Fabric]) -> None:
