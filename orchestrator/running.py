@@ -16,7 +16,7 @@ from hipsnet.collective.algorithms import Algorithm
 from hipsnet.errors import HipsnetError, InputError
 from hipsnet.settings import Settings
 from hipsnet.sizes import format_size, parse_size
-from hipsnet.stack.loop import core as stack_core
+from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
 from orchestrator import job, output, results, topology_file
 from orchestrator.benchmark import measure, workers

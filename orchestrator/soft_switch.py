@@ -50,7 +50,7 @@ def is_wanted(topology: Topology, fabric: Fabric) -> bool:
 
 
 def counters_path(fabric: str) -> Path:
-    """Where the switches count: `hipsnet.stack.counters.read` reads it."""
+    """Where the switches count: `hipsnet.stack.switch.counters.read` reads it."""
     return state.folder(fabric) / _COUNTERS
 
 

@@ -15,9 +15,9 @@ import yaml
 
 from hipsnet.errors import HipsnetError, InputError, ProvisionError
 from hipsnet.node.derive import facing
-from hipsnet.stack import counters
-from hipsnet.stack.counters import SwitchCounters
-from hipsnet.stack.loop import core as stack_core
+from hipsnet.stack.ports.loop import core as stack_core
+from hipsnet.stack.switch import counters
+from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.fabric import Port
 from orchestrator import job, output, soft_switch, topology_file, traffic

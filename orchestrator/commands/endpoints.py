@@ -12,9 +12,9 @@ import typer
 from hipsnet.errors import InputError
 from hipsnet.node import namespace
 from hipsnet.node.derive import server_config
-from hipsnet.stack.handover import path_of, serve
-from hipsnet.stack.loop import core
-from hipsnet.stack.sockets import PortConfig, pins_of
+from hipsnet.stack.ports.loop import core
+from hipsnet.stack.xsk.handover import path_of, serve
+from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.topology.fabric import Server
 from orchestrator import topology_file
 from orchestrator.lab import namespace_name

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hipsnet.node import programs
-from hipsnet.stack import counters
+from hipsnet.stack.switch import counters
 from orchestrator.telemetry.fields import INDEX, PRIORITIES, STORMS
 from orchestrator.telemetry.pinned import PinnedMaps
 from orchestrator.telemetry.ports import WatchedPorts

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hipsnet.errors import ProvisionError
-from hipsnet.stack import counters
-from hipsnet.stack.counters import SwitchCounters
+from hipsnet.stack.switch import counters
+from hipsnet.stack.switch.counters import SwitchCounters
 from orchestrator import soft_switch
 from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, INDEX, LANES, PRIORITIES, WHOLE
 from orchestrator.telemetry.ports import WatchedPorts

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from hipsnet.errors import ProvisionError
 from hipsnet.node import storms
 from hipsnet.node.storms import Storm
-from hipsnet.stack import switch_events
-from hipsnet.stack.switch_events import SwitchEvent
+from hipsnet.stack.switch import events
+from hipsnet.stack.switch.events import SwitchEvent
 from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port
 from orchestrator import soft_switch
@@ -87,7 +87,7 @@ def _key(event: Told) -> tuple[object, ...]:
 
 def _of_switches(fabric: Fabric) -> Iterator[Told]:
     try:
-        found = switch_events.read(soft_switch.counters_path(fabric.name))
+        found = events.read(soft_switch.counters_path(fabric.name))
     except ProvisionError:
         return
     for event in found:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hipsnet.node import pins
-from hipsnet.stack.loop import Stack
-from hipsnet.stack.sockets import PortConfig
+from hipsnet.stack.ports.loop import Stack
+from hipsnet.stack.xsk.sockets import PortConfig
 from tests.kernel.rig import MACS, MTUS, Rig
 
 

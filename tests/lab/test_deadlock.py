@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from hipsnet.node import namespace, pins
-from hipsnet.stack.loop import Stack, core
-from hipsnet.stack.sockets import PortConfig
+from hipsnet.stack.ports.loop import Stack, core
+from hipsnet.stack.xsk.sockets import PortConfig
 from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port, Server
 from tests.kernel.frames import pfc

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hipsnet.node.namespace import inside
-from hipsnet.stack import counters
-from hipsnet.stack.counters import SwitchCounters
+from hipsnet.stack.switch import counters
+from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from orchestrator import processes, removal, soft_switch, traffic
 from orchestrator.soft_switch_config import CNP_PRIORITY

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from hipsnet.node import namespace
 from hipsnet.node.forwarding import read_counters
-from hipsnet.stack import counters
+from hipsnet.stack.switch import counters
 from orchestrator import soft_switch
 from orchestrator.telemetry import fields, watching
 from orchestrator.telemetry.ethtool import Statistics

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from hipsnet.node.forwarding import frames_by_reason, read_counters
-from hipsnet.stack import counters, switch_events
-from hipsnet.stack.switch_events import SwitchEvent
+from hipsnet.stack.switch import counters, events
+from hipsnet.stack.switch.events import SwitchEvent
 from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port
 from orchestrator import soft_switch, traffic
@@ -48,7 +48,7 @@ def ports(lab: Lab) -> Sequence[Port]:
 def wait_for(lab: Lab, count: int) -> tuple[SwitchEvent, ...]:
     """The events, when there are so many; a bound keeps a failure short."""
     end = time.monotonic() + 20
-    while len(found := switch_events.read(soft_switch.counters_path(lab.name))) < count:
+    while len(found := events.read(soft_switch.counters_path(lab.name))) < count:
         assert time.monotonic() < end, found
         time.sleep(0.05)
     return found
@@ -181,4 +181,4 @@ def test_without_the_key_there_is_no_watchdog(make_lab: MakeLab) -> None:
     topology, fabric = lab.load()
     frozen, other = ports(lab)
     traffic.run(topology, fabric, [Flow(other, frozen)], 1.0, (frozen,))
-    assert switch_events.read(soft_switch.counters_path(lab.name)) == ()
+    assert events.read(soft_switch.counters_path(lab.name)) == ()

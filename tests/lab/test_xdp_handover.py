@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hipsnet.stack.handover import path_of
+from hipsnet.stack.xsk.handover import path_of
 from tests.lab.rig import REPOSITORY, Lab, command_line, hipsnet_process
 
 MakeLab = Callable[..., Lab]
@@ -75,7 +75,9 @@ def test_workers_need_no_privilege(make_lab: MakeLab) -> None:
             *AS_NOBODY,
             sys.executable,
         )
-        subprocess.run([*here, "-c", "from hipsnet.stack.loop import core; core()"], check=True, cwd="/")
+        subprocess.run(
+            [*here, "-c", "from hipsnet.stack.ports.loop import core; core()"], check=True, cwd="/"
+        )
         command = ("run", file, "--transport", "xdp", "--", *here)
         alone = hipsnet_process(*command, program)
         assert alone.returncode == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hipsnet.stack import building
-from hipsnet.stack import core as stack_core
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce import core as stack_core
+from hipsnet.stack.roce.core import Core
 
 _FACES = [str(Path(__file__).with_name(name)) for name in ("wire_face.c", "wrap.c")]
 _SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

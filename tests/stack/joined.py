@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.node import namespace
-from hipsnet.stack.loop import Stack
-from hipsnet.stack.pair import Done, Pair
+from hipsnet.stack.ports.loop import Stack
+from hipsnet.stack.roce.pair import Done, Pair
 from tools.benchmarks.two_nodes import End
 
 PRIORITY, DSCP = 3, 26

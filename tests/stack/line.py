@@ -15,7 +15,7 @@ from hipsnet.node import namespace, pins
 from hipsnet.node.attaching import attach_forwarding
 from hipsnet.node.desired import TableEntry
 from hipsnet.node.forwarding import fill_table
-from hipsnet.stack.sockets import PortConfig
+from hipsnet.stack.xsk.sockets import PortConfig
 from tools.benchmarks.two_nodes import End
 
 MTU = 9000

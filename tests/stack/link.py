@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hipsnet.stack.core import Core, drops
+from hipsnet.stack.roce.core import Core, drops
 
 IPS = (0x0A000001, 0x0A000002)
 MACS = (b"\x02\x00\x00\x00\x00\x01", b"\x02\x00\x00\x00\x00\x02")

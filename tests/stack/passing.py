@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hipsnet.node import namespace
-from hipsnet.stack.loop import Stack
-from hipsnet.stack.sockets import PortConfig
+from hipsnet.stack.ports.loop import Stack
+from hipsnet.stack.xsk.sockets import PortConfig
 from tests.kernel.frames import ethernet, ipv4, udp
 
 ROCE_PORT, ROCE_DSCP = 4791, 26

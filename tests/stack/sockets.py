@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from hipsnet.node import namespace
-from hipsnet.stack.loop import core
+from hipsnet.stack.ports.loop import core
 from tests.kernel.frames import ethernet, ipv4, udp
 from tools.benchmarks.two_nodes import INTERFACE, End
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hipsnet.stack.building import library
-from hipsnet.stack.counters import SwitchCounters, event_ring, from_bytes
-from hipsnet.stack.switch_events import SwitchEvent, from_rows
+from hipsnet.stack.switch.counters import SwitchCounters, event_ring, from_bytes
+from hipsnet.stack.switch.events import SwitchEvent, from_rows
 
 NEVER = 2**64 - 1
 MTU_FRAME = 9014

@@ -1,4 +1,4 @@
-"""The C is compiled anew after an edit of what it is made of, and of nothing else; its folders include one way."""
+"""The C is compiled anew after an edit of what it is made of, and of nothing else; its folders import one way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipsnet.errors import CapabilityError
 from hipsnet.stack import building
 
 FOLDERS = ("wire", "cable", "roce", "xsk", "ports", "programs", "switch")
-"""As README.md has them: each includes only those before it."""
+"""As README.md has them: each includes and imports only those before it."""
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_the_compiler_sees_the_same_headers() -> None:
     assert [set(map(str, building._texts([source]))) for source in sources] == seen
 
 
-def test_folders_include_only_what_stands_before_them() -> None:
+def test_folders_use_only_what_stands_before_them() -> None:
     assert {path.name for path in building.FOLDER.glob("*/") if any(path.glob("*.[ch]"))} == set(FOLDERS)
-    for path in building.FOLDER.glob("*/*.[ch]"):
-        allowed = FOLDERS[: FOLDERS.index(path.parent.name) + 1]
-        included = re.findall(r'^#include "(\w+)/', path.read_text(), re.MULTILINE)
-        assert set(included) <= set(allowed), path
+    uses = re.compile(r'^(?:#include "(?=\w+/)|from hipsnet\.stack\.)(\w+)', re.MULTILINE)
+    for path in [*building.FOLDER.glob("*/*.[ch]"), *building.FOLDER.glob("*/*.py")]:
+        allowed = {"building", *FOLDERS[: FOLDERS.index(path.parent.name) + 1]}
+        assert set(uses.findall(path.read_text())) <= allowed, path

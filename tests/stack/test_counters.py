@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hipsnet.errors import ProvisionError
-from hipsnet.stack import counters, switch_events
+from hipsnet.stack.switch import counters, events
 from tests.stack.switch_rig import Rig, file_head, rig
 
 WORD = 8
@@ -39,7 +39,7 @@ def test_a_whole_file_is_read(path: Path, whole: bytes) -> None:
     found = counters.read(path)
     assert {name: len(switch.ports) for name, switch in found.items()} == {"l0g0": 3, "l0g1": 2}
     assert found["l0g0"].ports["priority"]["egress_bytes"][1, 3] == 1500
-    assert switch_events.read(path) == ()
+    assert events.read(path) == ()
 
 
 @pytest.mark.parametrize("word", OTHER_VERSION)
@@ -47,7 +47,7 @@ def test_a_file_of_another_version_is_refused(path: Path, whole: bytes, word: st
     other = bytearray(whole)
     other[OTHER_VERSION[word] + 1] ^= 1
     path.write_bytes(other)
-    for read in (counters.read, switch_events.read):
+    for read in (counters.read, events.read):
         with pytest.raises(ProvisionError, match=r"of this version's soft switch, found .*; destroy the lab"):
             read(path)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 
 
 @pytest.fixture(scope="module")

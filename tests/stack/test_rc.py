@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 from tests.stack.link import CHUNK, Faults, Link, Side, connect
 
 MIB = 1 << 20

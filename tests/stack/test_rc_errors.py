@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 from tests.stack.crafted import crafted
 from tests.stack.link import NEVER, Link, Memory, Side, connect
 from tests.stack.test_rc import LOSSY, content, done, statuses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 from tests.stack.link import Faults, Link, connect
 from tests.stack.test_rc import MIB, content, done
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 
 MESSAGES = 100_000
 HALF, WHOLE = 1 << 23, 1 << 24

@@ -15,7 +15,7 @@ import pytest
 from hipsnet.collective.communicator import DTYPES
 from hipsnet.node.forwarding import frames_by_reason, read_counters, set_loss
 from hipsnet.settings import ALGORITHMS
-from hipsnet.stack.loop import core
+from hipsnet.stack.ports.loop import core
 from orchestrator import removal
 from tests.collective.arena import Outcome
 from tests.lab.rig import Lab

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipsnet.stack import core as stack_core
 from hipsnet.stack.building import FOLDER
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce import core as stack_core
+from hipsnet.stack.roce.core import Core
 from tests.stack.crafted import AETH, BTH, IP, UDP, Dot1Q, Ether, crafted, rebuilt
 from tests.stack.link import MACS, Faults, Link, connect
 from tests.stack.test_rc import LOSSY, content, done

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from hipsnet.node import namespace
-from hipsnet.stack.loop import core
+from hipsnet.stack.ports.loop import core
 from tests.lab.rig import run
 from tests.stack.sockets import CHUNKS, Socket, memory, roce, socket
 from tools.benchmarks.two_nodes import INTERFACE, End, cable

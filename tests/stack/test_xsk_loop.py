@@ -11,7 +11,7 @@ import pytest
 
 from hipsnet.node.forwarding import set_loss
 from hipsnet.node.pauses import read_pauses
-from hipsnet.stack.loop import core
+from hipsnet.stack.ports.loop import core
 from tests.stack.joined import PRIORITY, Side, joined
 from tools.benchmarks.two_nodes import End, cable
 

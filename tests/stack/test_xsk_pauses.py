@@ -14,7 +14,7 @@ import pytest
 from hipsnet.node.forwarding import frames_by_reason, read_counters
 from hipsnet.node.pauses import COUNTERS, read_pauses
 from hipsnet.stack.building import FOLDER
-from hipsnet.stack.loop import Stack, core
+from hipsnet.stack.ports.loop import Stack, core
 from tests.kernel.frames import pfc
 from tests.stack.line import M_PORTS, Line, line
 from tests.stack.passing import ROCE_DSCP, roce_frame, working

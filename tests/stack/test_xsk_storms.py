@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hipsnet.node.storms import read_storms
-from hipsnet.stack.loop import core
+from hipsnet.stack.ports.loop import core
 from tests.stack.line import Line, line
 from tests.stack.sockets import Socket
 from tests.stack.test_xsk_pauses import PRIORITY, XOFF, moved, numbers, reasons, row_at_work, through, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipsnet.stack.sockets import RECEIVE_CHUNKS
+from hipsnet.stack.xsk.sockets import RECEIVE_CHUNKS
 from hipsnet.transport.xdp.window import FLIGHT_NS, LEAST, window
 
 MS = 1_000_000

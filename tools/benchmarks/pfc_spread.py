@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hipsnet.node.derive import facing
-from hipsnet.stack import counters
-from hipsnet.stack.counters import SwitchCounters
+from hipsnet.stack.switch import counters
+from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.fabric import Port, Server, Switch
 from orchestrator import soft_switch, traffic

@@ -25,10 +25,10 @@ from rich.table import Table
 import kernel
 from hipsnet.errors import HipsnetError
 from hipsnet.node import namespace
-from hipsnet.stack import loop
-from hipsnet.stack.core import Core, load
-from hipsnet.stack.loop import Stack
-from hipsnet.stack.sockets import RECEIVE_CHUNKS, SEND_FRAMES
+from hipsnet.stack.ports import loop
+from hipsnet.stack.ports.loop import Stack
+from hipsnet.stack.roce.core import Core, load
+from hipsnet.stack.xsk.sockets import RECEIVE_CHUNKS, SEND_FRAMES
 from tools.benchmarks.two_nodes import INTERFACE, End, cable
 
 app = typer.Typer()

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hipsnet.errors import ProvisionError
-from hipsnet.stack import counters
+from hipsnet.stack.switch import counters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.quantities import parse_rate
 from orchestrator import soft_switch, traffic

@@ -16,7 +16,7 @@ from hipsnet.node import namespace, pins
 from hipsnet.node.attaching import attach_forwarding
 from hipsnet.node.desired import TableEntry
 from hipsnet.node.forwarding import fill_table
-from hipsnet.stack.sockets import PortConfig
+from hipsnet.stack.xsk.sockets import PortConfig
 
 INTERFACE = "p0"
 

@@ -9,8 +9,8 @@
  * port and waits to pass through (ports/transit.h), the other end of the cable is told to stop the port's
  * priority, by PFC, again and again until no more than `xon_chunks` are left.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC. The Python face reads this file (core.py): declarations only, and
- * no macros but numbers.
+ * Times are nanoseconds of CLOCK_MONOTONIC. The Python face reads this file (roce/core.py): declarations
+ * only, and no macros but numbers.
  */
 #pragma once
 

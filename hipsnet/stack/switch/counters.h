@@ -1,6 +1,6 @@
 /*
  * What a soft switch counts, in a file that other programs map and read while it runs:
- * hipsnet/stack/counters.py takes the names from here. Everything is a 64-bit number that only the switch
+ * counters.py takes the names from here. Everything is a 64-bit number that only the switch
  * writes.
  *
  * The file: struct switch_file, with what the watchdog told last, then for each switch its struct

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hipsnet.stack.pair import STATUSES, Done, Kind, Pair
+from hipsnet.stack.roce.pair import STATUSES, Done, Kind, Pair
 from hipsnet.transport.interface import Completion, Event, Peer
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
-from hipsnet.stack.loop import Stack
-from hipsnet.stack.sockets import PortConfig, pins_of
+from hipsnet.stack.ports.loop import Stack
+from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
 from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap

@@ -7,7 +7,7 @@ how many packets they have room for, and the smaller number holds: N senders sha
 
 from __future__ import annotations
 
-from hipsnet.stack.sockets import RECEIVE_CHUNKS
+from hipsnet.stack.xsk.sockets import RECEIVE_CHUNKS
 from hipsnet.transport.xdp.path import HEADERS_BYTES
 
 FLIGHT_NS = 20_000_000

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hipsnet.node.programs import cache_folder
-from hipsnet.stack import core as stack_core
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce import core as stack_core
+from hipsnet.stack.roce.core import Core
 from tests.vm.inside.rxe_peer import Joined, cable, immediate_of
 
 MIB = 1 << 20

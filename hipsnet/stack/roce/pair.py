@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from hipsnet.errors import TransportError
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 
 
 class Kind(IntEnum):

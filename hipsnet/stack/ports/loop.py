@@ -11,10 +11,10 @@ from typing import Any
 
 import kernel
 from hipsnet.errors import CapabilityError, TransportError
-from hipsnet.stack.core import Core, load
-from hipsnet.stack.handover import ask, path_of
-from hipsnet.stack.pair import Done, Pair, fields_of
-from hipsnet.stack.sockets import RECEIVE_CHUNKS, PortConfig, Sockets, open_sockets
+from hipsnet.stack.roce.core import Core, load
+from hipsnet.stack.roce.pair import Done, Pair, fields_of
+from hipsnet.stack.xsk.handover import ask, path_of
+from hipsnet.stack.xsk.sockets import RECEIVE_CHUNKS, PortConfig, Sockets, open_sockets
 
 SOURCES = (
     "xsk/xsk.c",

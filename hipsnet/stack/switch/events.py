@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hipsnet.stack import counters
+from hipsnet.stack.switch import counters
 
 _KINDS: dict[int, Literal["storm", "restored"]] = {1: "storm", 2: "restored"}
 _ACTIONS = {1: "drop", 2: "forward", 3: "alert"}
@@ -16,7 +16,7 @@ _ACTIONS = {1: "drop", 2: "forward", 3: "alert"}
 
 @dataclass(frozen=True)
 class SwitchEvent:
-    """A storm that was detected, or is over; EVENT_FIELDS of switch/counters.h say what the fields mean.
+    """A storm that was detected, or is over; EVENT_FIELDS of counters.h say what the fields mean.
 
     `port` and `victims` are indices of the switch's ports. Times are those of CLOCK_MONOTONIC.
     """

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hipsnet.errors import ProvisionError
+from hipsnet.stack.building import FOLDER
 
-_FOLDER = Path(__file__).parent
 _TABLES = ("SWITCH_COUNTERS", "PORT_COUNTERS", "PRIORITY_COUNTERS", "PFC_COUNTERS", "EVENT_FIELDS")
 PRIORITIES = 8
 
@@ -22,7 +22,7 @@ PRIORITIES = 8
 class SwitchCounters:
     """One switch as it was when it was read.
 
-    `totals` has the fields of SWITCH_COUNTERS (switch/counters.h says what they mean), `ports` a row for each
+    `totals` has the fields of SWITCH_COUNTERS (counters.h says what they mean), `ports` a row for each
     port with those of PORT_COUNTERS and, of shape (8,), `priority` with those of PRIORITY_COUNTERS and `pause`
     with those of PFC_COUNTERS.
     """
@@ -125,7 +125,7 @@ def _rows(content: bytes, layout: np.dtype[Any], count: int, at: int) -> np.ndar
 
 @cache
 def _fingerprint() -> int:
-    """switch_layout() of switch/counters.h: FNV-1a, 64 bits, over the names of all fields in their order."""
+    """switch_layout() of counters.h: FNV-1a, 64 bits, over the names of all fields in their order."""
     value = 0xCBF29CE484222325
     tables = _tables()
     for byte in "".join(f"{name} " for table in _TABLES for name in tables[table]).encode():
@@ -135,7 +135,7 @@ def _fingerprint() -> int:
 
 @cache
 def _layout(what: str) -> np.dtype[Any]:
-    """The structs of switch/counters.h: 64-bit words, but for a name."""
+    """The structs of counters.h: 64-bit words, but for a name."""
     tables = _tables()
     if what == "struct switch_file":
         event = np.dtype([(name, "u8") for name in tables["EVENT_FIELDS"]])
@@ -152,7 +152,7 @@ def _layout(what: str) -> np.dtype[Any]:
 @cache
 def _tables() -> dict[str, dict[str, str]]:
     """The lists of counters in the headers, by the macro's name: {name: meaning}."""
-    text = "".join((_FOLDER / header).read_text() for header in ("switch/counters.h", "cable/pfc.h"))
+    text = "".join((FOLDER / header).read_text() for header in ("switch/counters.h", "cable/pfc.h"))
     found = {}
     for name, lines in re.findall(r"#define (\w+_(?:COUNTERS|FIELDS))\(COUNTER\)((?:.*\\\n)+.*)", text):
         found[name] = dict(re.findall(r'COUNTER\((\w+),\s*"([^"]*)"\)', lines))
@@ -161,8 +161,8 @@ def _tables() -> dict[str, dict[str, str]]:
 
 @cache
 def _number(name: str) -> int:
-    """A constant of switch/counters.h."""
-    text = (_FOLDER / "switch/counters.h").read_text()
+    """A constant of counters.h."""
+    text = (FOLDER / "switch/counters.h").read_text()
     found = re.search(rf"#define {name}\s+(\w+?)(?:ULL)?\s", text)
     assert found is not None
     return int(found[1], 0)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import kernel
 from hipsnet.errors import CapabilityError, TransportError
-from hipsnet.stack.core import Core
+from hipsnet.stack.roce.core import Core
 
 RECEIVE_CHUNKS = 2048
 """Of each port, in its fill ring; as many again wait for all ports together: frames that pass through."""

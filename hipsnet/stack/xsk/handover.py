@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hipsnet.errors import HipsnetError, TransportError
-from hipsnet.stack.core import Core
-from hipsnet.stack.sockets import PortConfig, Shape, Sockets, adopt_sockets, open_sockets
+from hipsnet.stack.roce.core import Core
+from hipsnet.stack.xsk.sockets import PortConfig, Shape, Sockets, adopt_sockets, open_sockets
 
 FOLDER = Path("/run/hipsnet-endpoints")
 _REPLY_BYTES, _MOST_DESCRIPTORS = 4096, 66

@@ -1,0 +1,1 @@
+"""The loop of an endpoint over its ports."""

@@ -1,0 +1,1 @@
+"""The reliable connection: its C core for Python, and its pairs."""

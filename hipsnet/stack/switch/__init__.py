@@ -1,0 +1,1 @@
+"""The lossless soft switch: what it counts and tells."""

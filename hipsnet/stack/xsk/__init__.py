@@ -1,0 +1,1 @@
+"""AF_XDP sockets: opened, or handed over."""
