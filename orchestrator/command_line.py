@@ -1,17 +1,51 @@
-"""All commands as one."""
+"""All commands as one; what a command needs is imported when it is called."""
 
 from __future__ import annotations
 
-import typer
+from importlib import import_module
+from typing import Any
 
-from orchestrator.commands import endpoints, exporter, jobs, lab, machine, pfc, top, topology
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+ROOMS = {
+    "topology": ("schema", "routes", "graph", "init"),
+    "lab": ("provision", "destroy", "inspect", "ping", "exec", "impair"),
+    "jobs": ("run", "schedule"),
+    "endpoints": ("endpoints",),
+    "top": ("top",),
+    "exporter": ("exporter",),
+    "machine": ("doctor",),
+    "pfc": ("pfc",),
+}
+"""The modules of `orchestrator.commands`, with their commands."""
+
+
+class _Commands(TyperGroup):
+    """To import all of them takes a second, which nobody has to wait who calls one."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._rooms = {command: room for room, commands in ROOMS.items() for command in commands}
+        self.commands = dict.fromkeys(self._rooms)  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self._rooms:
+            return None
+        room = import_module(f"orchestrator.commands.{self._rooms[cmd_name]}")
+        return get_group(room.app).get_command(ctx, cmd_name)
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Server-centric networks for distributed training: provision, forward, synchronize.",
 )
-for group in (topology.app, lab.app, jobs.app, endpoints.app, top.app, exporter.app, machine.app, pfc.app):
-    app.add_typer(group)
+
+
+@app.callback()
+def hipsnet() -> None:
+    """Server-centric networks for distributed training: provision, forward, synchronize."""
