@@ -1,0 +1,34 @@
+"""The whole file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hipsnet.topology.schema.fabric import BCube, FatTree, Torus
+from hipsnet.topology.schema.link import Addresses, Cable
+from hipsnet.topology.schema.nic import Nic
+from hipsnet.topology.schema.nodes import Lab, Nodes
+from hipsnet.topology.schema.pfc import Pfc
+from hipsnet.topology.schema.roce import Roce
+from hipsnet.topology.schema.section import Section
+
+
+class Topology(Section):
+    """A whole topology file."""
+
+    version: Literal[1] = Field(description="version of this schema")
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9-]{0,15}$",
+        description="name of the fabric; marks everything that is made for it",
+        examples=["demo", "rack-7"],
+    )
+    fabric: Annotated[BCube | Torus | FatTree, Field(discriminator="kind")]
+    link: Cable = Cable()
+    addresses: Addresses = Addresses()
+    roce: Roce = Roce()
+    pfc: Pfc | None = Field(default=None, description="lossless priorities; left out: all traffic is lossy")
+    nic: Nic = Nic()
+    nodes: Nodes = Field(default="lab", description="`lab`, or for every server the machine that plays it")
+    lab: Lab = Lab()
