@@ -29,7 +29,7 @@ class Problem:
 
 
 class NotReadable(Exception):
-    """The text is no single YAML mapping; carries the problems."""
+    """The text does not describe what it should; carries the problems."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(problems)

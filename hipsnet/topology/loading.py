@@ -26,15 +26,21 @@ def parse(text: str, filename: str) -> Topology:
     for an unknown key the nearest known one.
     """
     try:
-        data, root = document.read(text)
+        return read(text)
     except document.NotReadable as error:
         raise _error(filename, error.problems) from None
+
+
+def read(text: str) -> Topology:
+    """Return the topology that a text describes; raises NotReadable with everything that is wrong."""
+    data, root = document.read(text)
     try:
         topology = Topology.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        raise _error(filename, [_problem(details, data, root) for details in error.errors()]) from None
+        problems = [_problem(details, data, root) for details in error.errors()]
+        raise document.NotReadable(*problems) from None
     if problems := list(_findings(topology, root)):
-        raise _error(filename, problems)
+        raise document.NotReadable(*problems)
     return topology
 
 
@@ -66,7 +72,7 @@ def _problem(details: Any, data: Any, root: yaml.Node) -> Problem:
     return Problem(line, key, document.describe(node), allowed)
 
 
-def _error(filename: str, problems: list[Problem] | tuple[Problem, ...]) -> TopologyError:
+def _error(filename: str, problems: tuple[Problem, ...]) -> TopologyError:
     ordered = sorted(problems, key=lambda problem: problem.line)
     texts = [_text(filename, problem) for problem in ordered[:SHOWN]]
     if len(ordered) > SHOWN:

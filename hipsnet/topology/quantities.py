@@ -34,7 +34,10 @@ def parse_rate(text: str) -> int | None:
     """Return a rate in bit/s, or None for "unlimited"; ValueError says what is allowed."""
     if text == "unlimited":
         return None
-    rate_bps = _parse(text, RATE_UNITS)
+    try:
+        rate_bps = _parse(text, RATE_UNITS)
+    except ValueError as error:
+        raise ValueError(f"{error}, or unlimited") from None
     if rate_bps < 8000:
         raise ValueError("a rate of at least 8kbit/s")
     return rate_bps

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 
-from hipsnet.topology.loading import parse
-
-ORIGIN = "the options of hipsnet init"
+from hipsnet.errors import InputError
+from hipsnet.topology.document import NotReadable, Problem
+from hipsnet.topology.loading import read
 
 Fabric = dict[str, tuple[object, str]]  # keys of the section, each with its value and what it means
+
+_OPTIONS = {"n": "ports"}
+"""Options of `hipsnet init` that are not called as their key in the file."""
 
 _TEXT = """\
 # {title}
@@ -51,7 +54,7 @@ nodes: lab   # this machine; or real hosts:
 
 
 def bcube(n: int, levels: int, name: str, rate: str, mtu: int) -> str:
-    """Return the file of BCube(n, levels); TopologyError when an option is wrong."""
+    """Return the file of BCube(n, levels); InputError that names the option when one is wrong."""
     fabric: Fabric = {
         "kind": ("bcube", ""),
         "n": (n, "ports of every switch"),
@@ -61,7 +64,7 @@ def bcube(n: int, levels: int, name: str, rate: str, mtu: int) -> str:
 
 
 def torus(sides: str, name: str, rate: str, mtu: int) -> str:
-    """Return the file of a torus with sides like "3,3"; TopologyError when an option is wrong."""
+    """Return the file of a torus with sides like "3,3"; InputError that names the option when one is wrong."""
     lengths = [part.strip() for part in sides.split(",")]
     note = "servers along each dimension; along a side of 2 there is one cable"
     fabric: Fabric = {"kind": ("torus", ""), "sides": (lengths, note)}
@@ -71,7 +74,7 @@ def torus(sides: str, name: str, rate: str, mtu: int) -> str:
 
 
 def fattree(servers: int, nics: int, k: int | None, name: str, rate: str, mtu: int) -> str:
-    """Return the file of a Fat-Tree, with the smallest k that fits unless given; TopologyError as above."""
+    """Return the file of a Fat-Tree, with the smallest k that fits unless given; InputError as above."""
     fabric: Fabric = {
         "kind": ("fattree", ""),
         "servers": (servers, ""),
@@ -108,8 +111,19 @@ def _write(
         server=server,
         ports="".join(interfaces),
     )
-    parse(text, ORIGIN)
+    try:
+        read(text)
+    except NotReadable as error:
+        raise InputError("\n".join(_sentence(problem, fabric) for problem in error.problems)) from None
     return text
+
+
+def _sentence(problem: Problem, fabric: Fabric) -> str:
+    """What is wrong, of the options that were typed and not of the file that they would make."""
+    key = re.sub(r"\[\d+\]$", "", problem.key).rpartition(".")[2]
+    keys = [name for name in fabric if name != "kind"] if key == "fabric" else [key]
+    options = ", ".join(f"--{_OPTIONS.get(name, name)}" for name in keys)
+    return f"{options}: found {problem.found}; allowed: {problem.allowed}"
 
 
 def _scalar(value: object) -> str:
