@@ -9,10 +9,10 @@ from hipsnet.errors import InputError
 from hipsnet.topology import Fabric, Topology, layout
 from hipsnet.topology.picture import Box, Picture, Region, Wire
 from orchestrator import drawing_dot
+from orchestrator.figures import INK, PAPER, figure
 
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#db2777", "#0891b2", "#ca8a04", "#4b5563")
-INK, PAPER, FAINT = "#0f172a", "#ffffff", "#f1f5f9"
-FONT = ["DejaVu Sans"]
+FAINT = "#f1f5f9"
 MARGIN, HEADER, FOOTER = 0.4, 0.85, 0.5
 LEGEND_MARK, LEGEND_CHARACTER = 0.8, 0.07
 MAX_WIDTH = 60.0  # inches; a wider picture is scaled down as a whole
@@ -26,26 +26,21 @@ def write(topology: Topology, fabric: Fabric, output: Path) -> None:
         raise InputError(
             f"{output}: wanted a file that ends in .svg, .png or .dot, found {kind or 'no ending'}"
         )
-    try:
-        if kind == ".dot":
+    if kind == ".dot":
+        try:
             output.write_text(drawing_dot.text(fabric, COLOURS), encoding="utf-8")
-        else:
-            _draw(layout.arrange(topology, fabric), output)
-    except OSError as error:
-        raise InputError(f"{output}: wanted a file to write, found: {error.strerror}") from None
+        except OSError as error:
+            raise InputError(f"{output}: wanted a file to write, found: {error.strerror}") from None
+    else:
+        _draw(layout.arrange(topology, fabric), output)
 
 
 def _draw(picture: Picture, output: Path) -> None:
-    import matplotlib
-    from matplotlib.figure import Figure
-
     left, right, bottom, top = _bounds(picture)
-    width, height = right - left, top - bottom
-    scale = min(1.0, MAX_WIDTH / width)
-    settings = {"font.family": FONT, "svg.fonttype": "none", "svg.hashsalt": "hipsnet"}
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(width * scale, height * scale), facecolor=PAPER)
-        axes = figure.add_axes((0, 0, 1, 1))
+    scale = min(1.0, MAX_WIDTH / (right - left))
+    size = ((right - left) * scale, (top - bottom) * scale)
+    with figure(output, size, dpi=min(200.0, MAX_PIXELS / max(size))) as drawn:
+        axes = drawn.add_axes((0, 0, 1, 1))
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
         axes.axis("off")
@@ -56,9 +51,6 @@ def _draw(picture: Picture, output: Path) -> None:
         for box in picture.boxes:
             _box(axes, box, scale)
         _words(axes, picture, (left, right, bottom, top), scale)
-        pixels = min(200.0, MAX_PIXELS / max(width * scale, height * scale))
-        metadata = {"Date": None} if output.suffix.lower() == ".svg" else None
-        figure.savefig(output, dpi=pixels, facecolor=PAPER, metadata=metadata)
 
 
 def _bounds(picture: Picture) -> tuple[float, float, float, float]:

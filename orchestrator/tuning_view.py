@@ -15,10 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.syntax import Syntax
 from rich.table import Table
 
-from hipsnet.errors import InputError
 from hipsnet.topology import Topology
 from hipsnet.topology.quantities import format_rate
-from orchestrator.drawing import FONT, INK, PAPER
+from orchestrator.figures import INK, figure
 from orchestrator.tuning import Setting, Trial, best, flaw, is_good, shown_xoff, size
 
 _COLUMNS = ("", "XOFF", "XON", "ECN", "goodput", "sync", "lost", "marks", "paused: incast", "sync", "both")
@@ -86,24 +85,16 @@ def parts(
 
 def draw(topology: Topology, trials: Sequence[Trial], output: Path) -> None:
     """Write the picture: pause times of all trials, and what they reached."""
-    import matplotlib
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    settings = {"font.family": FONT, "svg.fonttype": "none", "svg.hashsalt": "hipsnet"}
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(10.0, 1.5 + 0.3 * len(trials)), facecolor=PAPER, layout="constrained")
-        left, middle, right = figure.subplots(1, 3, sharey=True, width_ratios=(3, 1.3, 1.3))
+    with figure(output, (10.0, 1.5 + 0.3 * len(trials))) as drawn:
+        drawn.set_layout_engine("constrained")
+        left, middle, right = drawn.subplots(1, 3, sharey=True, width_ratios=(3, 1.3, 1.3))
         _bars(left, topology, trials)
         _dots(middle, trials, [trial.goodput_bps / 1e6 for trial in trials], "incast (Mbit/s)")
         _dots(right, trials, [trial.probe_s * 1e3 for trial in trials], "HiPS all-reduce (ms)")
         kinds = [Patch(color=_INCAST, label="in an incast"), Patch(color=_PROBE, label="in HiPS")]
-        figure.legend(handles=kinds, loc="outside upper right", ncols=2, fontsize=8, frameon=False)
-        metadata = {"Date": None} if output.suffix.lower() == ".svg" else None
-        try:
-            figure.savefig(output, dpi=150, facecolor=PAPER, metadata=metadata)
-        except OSError as error:
-            raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+        drawn.legend(handles=kinds, loc="outside upper right", ncols=2, fontsize=8, frameon=False)
 
 
 def _bars(axes: Any, topology: Topology, trials: Sequence[Trial]) -> None:

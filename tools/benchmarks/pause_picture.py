@@ -8,7 +8,7 @@ from typing import Any
 
 from hipsnet.topology import Fabric, Topology, layout
 from hipsnet.topology.picture import Box, Picture
-from orchestrator.drawing import FONT, INK, PAPER
+from orchestrator.figures import INK, PAPER, figure
 
 FREE, STOPPED = "#94a3b8", "#dc2626"
 Panel = tuple[Topology, Fabric, str, Sequence[float], str]
@@ -17,26 +17,21 @@ Panel = tuple[Topology, Fabric, str, Sequence[float], str]
 
 def draw(panels: Sequence[Panel], output: Path) -> None:
     """Write the picture; what ending `output` may have is matplotlib's matter."""
-    import matplotlib
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
 
     colours = LinearSegmentedColormap.from_list("pauses", [FREE, "#f59e0b", STOPPED])
     pictures = [layout.arrange(topology, fabric) for topology, fabric, *_ in panels]
-    settings = {"font.family": FONT, "svg.fonttype": "none", "svg.hashsalt": "hipsnet"}
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(7.0 * len(panels), 4.6), facecolor=PAPER)
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    with figure(output, (7.0 * len(panels), 4.6), bbox_inches="tight") as drawn:
+        axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for place, picture, panel in zip(axes, pictures, panels, strict=True):
             _panel(place, picture, panel, colours)
-        scale = matplotlib.cm.ScalarMappable(cmap=colours)
+        scale = ScalarMappable(cmap=colours)
         scale.set_clim(0, 100)
-        bar = figure.colorbar(
+        bar = drawn.colorbar(
             scale, ax=list(axes), orientation="horizontal", fraction=0.04, pad=0.04, aspect=60
         )
         bar.set_label("share of the time for which PFC stopped the cable (%)", fontsize=9, color=INK)
-        metadata = {"Date": None} if output.suffix.lower() == ".svg" else None
-        figure.savefig(output, dpi=150, facecolor=PAPER, metadata=metadata, bbox_inches="tight")
 
 
 def _panel(axes: Any, picture: Picture, panel: Panel, colours: Any) -> None:
