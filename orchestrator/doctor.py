@@ -20,7 +20,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 import kernel
-from hipsnet.errors import HipsnetError
+from hipsnet.errors import CapabilityError, HipsnetError
 from hipsnet.node import bpf, dcb, namespace, pins, programs
 from hipsnet.node.headers import find_headers
 from hipsnet.topology import Fabric, Topology
@@ -33,6 +33,8 @@ _CAPABILITIES = {
     "CAP_SYS_ADMIN": 21,
     "CAP_BPF": 39,
 }  # linux/capability.h
+_AS_ROOT, _NOT_TRIED = "sudo hipsnet doctor", "not tried: needs root"
+_XDP, _HTB = "XDP native, MTU 9000", "HTB"
 _PASS = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)
 """An XDP program: return XDP_PASS."""
 
@@ -69,9 +71,14 @@ def examine_ports(topology: Topology, fabric: Fabric, node: str | None) -> tuple
         if asked
         else "plug in a RoCE NIC, or write `roce: {device: rxe}`, then provision"
     )
+    try:
+        found = tuple(rdma_devices.servers(topology, fabric, node, platform.node()))
+    except CapabilityError:
+        whose = node or "the lab"
+        return (_check(f"RDMA of {whose}", False, _NOT_TRIED, f"{_AS_ROOT} FILE", needed=False),)
     return tuple(
         _check(f"RDMA of {ports.server}", not ports.lacking, ", ".join(ports.found), mend, needed=False)
-        for ports in rdma_devices.servers(topology, fabric, node, platform.node())
+        for ports in found
     )
 
 
@@ -93,7 +100,7 @@ def _capabilities() -> Check:
     effective = int(re.search(r"^CapEff:\s*(\w+)", status, re.MULTILINE)[1], 16)  # type: ignore[index]
     lacking = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
     found = f"without {', '.join(lacking)}" if lacking else ", ".join(_CAPABILITIES)
-    return _check("capabilities", not lacking, found, "sudo hipsnet doctor")
+    return _check("capabilities", not lacking, found, _AS_ROOT)
 
 
 def _bpffs() -> Check:
@@ -167,8 +174,12 @@ def _network() -> Iterator[Check]:
             yield _check("veth and bridge", True, "made", "")
             yield _native_xdp(near)
             yield _htb(near)
+    except (CapabilityError, PermissionError) as error:
+        yield _check("network namespaces", False, _first_line(error), _AS_ROOT)
+        for name in ("veth and bridge", _XDP, _HTB):
+            yield _check(name, False, _NOT_TRIED, _AS_ROOT)
     except HipsnetError as error:
-        yield _check("network namespaces", False, str(error), "sudo hipsnet doctor")
+        yield _check("network namespaces", False, str(error), _AS_ROOT)
     except (NetlinkError, OSError) as error:
         yield _check(
             "veth and bridge",
@@ -195,14 +206,13 @@ def _scratch() -> Iterator[int]:
 
 
 def _native_xdp(ifindex: int) -> Check:
-    name = "XDP native, MTU 9000"
     mend = "boot a kernel of 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_VETH"
     try:
         with bpf.closing(bpf.load_xdp("doctor", _PASS)) as program:
             bpf.attach(ifindex, program)
     except HipsnetError as error:
-        return _check(name, False, _first_line(error), mend)
-    return _check(name, True, "attached to veth", mend)
+        return _check(_XDP, False, _first_line(error), mend)
+    return _check(_XDP, True, "attached to veth", mend)
 
 
 def _htb(ifindex: int) -> Check:
@@ -211,14 +221,16 @@ def _htb(ifindex: int) -> Check:
         with IPRoute() as netlink:
             netlink.tc("add", "htb", ifindex, 0x480000, default=1)
     except NetlinkError as error:
-        return _check("HTB", False, f"{os.strerror(error.code)}; for rates of links", mend)
-    return _check("HTB", True, "for rates of links", mend)
+        return _check(_HTB, False, f"{os.strerror(error.code)}; for rates of links", mend)
+    return _check(_HTB, True, "for rates of links", mend)
 
 
 def _af_xdp() -> Check:
     mend = "boot a kernel with CONFIG_XDP_SOCKETS"
     try:
         socket.socket(getattr(socket, "AF_XDP", 44), socket.SOCK_RAW, 0).close()
+    except PermissionError:
+        return _check("AF_XDP", False, _NOT_TRIED, _AS_ROOT, needed=False)
     except OSError as error:
         return _check("AF_XDP", False, _first_line(error), mend, needed=False)
     return _check("AF_XDP", True, "socket opened", mend, needed=False)

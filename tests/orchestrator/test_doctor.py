@@ -14,8 +14,9 @@ import pytest
 from pyroute2 import IPRoute
 
 from hipsnet.node import dcb, namespace
-from orchestrator import doctor
+from orchestrator import doctor, topology_file
 from orchestrator.doctor import Check, can_run_lab, examine
+from orchestrator.lab import namespace_name
 
 DOCTOR = [sys.executable, "-c", "from orchestrator.cli import main; main()", "doctor"]
 
@@ -73,7 +74,29 @@ def test_without_capabilities_it_says_so_and_fails() -> None:
     assert not report["capabilities"]["ok"]
     assert report["capabilities"]["found"].startswith("without CAP_NET_ADMIN")
     assert not report["network namespaces"]["ok"]
-    assert report["network namespaces"]["mend"] == "sudo hipsnet doctor"
+    for name in ("network namespaces", "veth and bridge", "XDP native, MTU 9000", "HTB", "AF_XDP"):
+        assert not report[name]["ok"]
+        assert "root" in report[name]["found"] and report[name]["mend"] == "sudo hipsnet doctor"
+
+
+def test_without_capabilities_a_lab_s_ports_are_left_for_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "topology.yaml"
+    file.write_text("version: 1\nname: norights\nfabric: {kind: bcube, n: 2, levels: 1}\n")
+    _, fabric = topology_file.load(file)
+    names = [namespace_name("norights", server.name) for server in fabric.servers]
+    for name in names:
+        namespace.create(name, "hipsnet test")
+    try:
+        done = run(str(file), "--json", prefix=("setpriv", "--bounding-set=-all", "--inh-caps=-all"))
+    finally:
+        for name in names:
+            namespace.delete(name)
+    report = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert report["kernel headers"]["ok"]
+    assert report["RDMA of the lab"]["found"] == "not tried: needs root"
+    assert report["RDMA of the lab"]["mend"] == "sudo hipsnet doctor FILE"
 
 
 def test_without_compiler_and_headers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
