@@ -241,6 +241,13 @@ static u64 response_due(const struct rc *rc)
 	return side->response == RESPONSE_ACK ? side->ack_at_ns : RC_NEVER;
 }
 
+/* Behind the last frame that is to be sent now an ACK costs the peer no wake-up, and us no timer. */
+static void send_ack_along(struct rc *rc)
+{
+	if (rc->responder.response == RESPONSE_ACK && !requester_may_send(rc))
+		rc->responder.ack_at_ns = 0;
+}
+
 u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 {
 	if (rc->state == RC_IDLE)
@@ -248,7 +255,12 @@ u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 	requester_check_timer(rc, now_ns);
 	u32 bytes = response_due(rc) <= now_ns ? responder_transmit(rc, out, spans) : 0;
 
-	return bytes ? bytes : requester_transmit(rc, out, spans, now_ns);
+	if (bytes)
+		return bytes;
+	bytes = requester_transmit(rc, out, spans, now_ns);
+	if (bytes)
+		send_ack_along(rc);
+	return bytes;
 }
 
 u64 rc_next_deadline(const struct rc *rc)
