@@ -15,7 +15,7 @@ from hipsnet.topology.fabric import Port, Server
 from kernel import cache_folder
 from orchestrator.lab import namespace_name
 
-_SOURCES = ("programs/traffic.c", "xsk/xsk.c", "xsk/open.c", "xsk/memory.c")
+_SOURCES = ("programs/traffic.c", "programs/traffic_plan.c", "xsk/xsk.c", "xsk/open.c", "xsk/memory.c")
 
 
 @dataclass(frozen=True)
