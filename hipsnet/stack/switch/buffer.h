@@ -2,16 +2,16 @@
  * The accounts of a switch's packet buffer: how much of it each priority of each port holds, who may have
  * more, and when a sender has to stop. Numbers only, no frames.
  *
- * Every byte is held for an *ingress group*, the (port, priority) that it came in by, and in an *egress
- *queue*, the (port, priority) that it will leave by. A group fills three parts in this order, and empties
- *them in the other:
+ * Every byte is held for an ingress group, the (port, priority) that it came in by, and in an egress queue,
+ * the (port, priority) that it will leave by. A group fills three parts in this order, and empties them in
+ * the other:
  *
  *	reserved	its own, always to be had
  *	shared		out of the pool that all groups share, up to the group's limit
  *	headroom	its own, of a lossless priority: what still comes after the sender was told to stop
  *
  * The limit of a group in the pool is `xoff` (static), or `alpha` times what is free in the pool (dynamic:
- *who comes to a full pool gets less, and something is left for the next). What goes beyond it goes to the
+ * who comes to a full pool gets less, and something is left for the next). What goes beyond it goes to the
  * headroom, and the group asks to be stopped. It asks to go on when the headroom is empty and the group has
  * shrunk to `xon`, or by `hysteresis` below its dynamic limit.
  *

@@ -2,9 +2,9 @@
  * AF_XDP sockets: frames in and out of one queue of an interface, past the kernel's own stack.
  *
  * Frames lie in a memory (the UMEM) that the kernel and we share, cut into chunks of 4096 bytes. A memory has
- * two zones. In the *receive zone* every chunk is on its own: a frame that comes in takes up to three of
- *them, in no order, so it is seen as spans. In the *send zone* as many chunks as the longest frame needs lie
- *in a row: a frame that goes out is one flat buffer, whatever its length, and is built in place.
+ * two zones. In the receive zone every chunk is on its own: a frame that comes in takes up to three of them,
+ * in no order, so it is seen as spans. In the send zone as many chunks as the longest frame needs lie in a
+ * row: a frame that goes out is one flat buffer, whatever its length, and is built in place.
  *
  * One memory serves one socket or many, also those of other namespaces. With a memory in common a frame that
  * came in by one socket goes out by another as it is: see xsk_forward.
