@@ -27,6 +27,12 @@ class ConflictError(HipsnetError):
     """Something that hipsnet did not make stands where hipsnet has to build; it was not touched."""
 
 
+class Interrupted(HipsnetError):
+    """The user ended what was under way; the message says how to go on."""
+
+    exit_code = 130
+
+
 class ProvisionError(HipsnetError):
     """A node could not be brought to its configuration."""
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hipsnet.errors import InputError
+from hipsnet.errors import InputError, Interrupted
 from hipsnet.node.change import Change
+from hipsnet.topology import Fabric, Topology
 from orchestrator import (
     execution,
     fabrics,
@@ -55,37 +57,55 @@ def provision(
         raise InputError("--exit-code: wanted together with --dry-run")
     begun = time.monotonic()
     topology, fabric = topology_file.load(file)
-    pending: tuple[str, ...] = ()
-    lacking: tuple[str, ...] = ()
     if node is not None:
-        done = (hosts.plan_host if dry_run else hosts.provision_host)(topology, fabric, node)
-        steps, pending, lacking = list(done.steps), done.pending, done.lacking
+        done = _host(topology, fabric, file, node, dry_run)
     elif topology.nodes != "lab":
         raise InputError(f"{file}: names hosts; wanted --node NAME, the server that this machine plays")
     elif dry_run:
-        steps = list(make_plan(topology, fabric).steps())
+        done = _Done(tuple(make_plan(topology, fabric).steps()))
     else:
-        with _progress(as_json) as progress:
-            plan = provisioning.provision(topology, fabric, str(file.resolve()), _teller(progress))
-        steps = list(plan.steps())
+        done = _lab(topology, fabric, file, as_json)
     seconds = time.monotonic() - begun
     if as_json:
-        _print_json(
-            {
-                "fabric": fabric.name,
-                "dry_run": dry_run,
-                "changes": plan_view.as_json(steps),
-                "pending": list(pending),
-                "lacking": list(lacking),
-                "seconds": round(seconds, 3),
-            }
-        )
+        _print_json(_done_as_json(fabric.name, done, dry_run, seconds))
     else:
-        _print_plan(fabric.name, steps, pending, dry_run, seconds)
-        for sentence in lacking:
-            _console().print(f"lacking: {sentence}", markup=False, soft_wrap=True)
-    if exit_code and steps:
+        _print_done(fabric.name, done, dry_run, seconds)
+    if exit_code and done.steps:
         raise typer.Exit(CHANGES_WAITING)
+
+
+class _Done(NamedTuple):
+    """What a provision has changed, or would change; `HostPlan` says what is pending and lacking."""
+
+    steps: tuple[Change, ...]
+    pending: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+
+
+def _host(topology: Topology, fabric: Fabric, file: Path, node: str, dry_run: bool) -> _Done:
+    if dry_run:
+        plan = hosts.plan_host(topology, fabric, node)
+    else:
+        with _completable(f"{file} --node {node}"):
+            plan = hosts.provision_host(topology, fabric, node)
+    return _Done(plan.steps, plan.pending, plan.lacking)
+
+
+def _lab(topology: Topology, fabric: Fabric, file: Path, quiet: bool) -> _Done:
+    with _completable(str(file)), _progress(quiet) as progress:
+        plan = provisioning.provision(topology, fabric, str(file.resolve()), _teller(progress))
+    return _Done(tuple(plan.steps()))
+
+
+@contextmanager
+def _completable(what: str) -> Iterator[None]:
+    """Say how to go on where an interrupt ends the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; `hipsnet provision {what}` completes what was begun, `hipsnet destroy {what}` removes it"
+        ) from None
 
 
 def _progress(quiet: bool) -> Progress:
@@ -102,20 +122,31 @@ def _teller(progress: Progress) -> Callable[[Plan], provisioning.Tell]:
     return begin
 
 
-def _print_plan(
-    fabric: str, steps: list[Change], pending: tuple[str, ...], dry_run: bool, seconds: float
-) -> None:
+def _done_as_json(fabric: str, done: _Done, dry_run: bool, seconds: float) -> dict[str, Any]:
+    return {
+        "fabric": fabric,
+        "dry_run": dry_run,
+        "changes": plan_view.as_json(done.steps),
+        "pending": list(done.pending),
+        "lacking": list(done.lacking),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _print_done(fabric: str, done: _Done, dry_run: bool, seconds: float) -> None:
     console = _console()
     if dry_run:
-        for line in plan_view.lines(steps):
+        for line in plan_view.lines(done.steps):
             console.print(line, markup=False, soft_wrap=True)
-    if steps:
+    if done.steps:
         verb = "to change" if dry_run else f"changed in {seconds:.1f} s"
-        console.print(plan_view.table(steps, f"{fabric}: {len(steps)} things {verb}"))
+        console.print(plan_view.table(done.steps, f"{fabric}: {len(done.steps)} things {verb}"))
     else:
         console.print(f"{fabric}: nothing to change; everything is as the file says")
-    for neighbour in pending:
+    for neighbour in done.pending:
         console.print(f"pending: {neighbour} has not answered ARP yet; run this again when it is up")
+    for sentence in done.lacking:
+        console.print(f"lacking: {sentence}", markup=False, soft_wrap=True)
 
 
 @app.command()
