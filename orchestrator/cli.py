@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 from hipsnet.errors import HipsnetError
+
+_EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_UNUSABLE = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+"""What a file may be without anybody's mistake in this program; expected only where the error names the file."""
 
 
 def main() -> None:
@@ -23,10 +37,17 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
-    except OSError as error:  # a full disk, a folder that cannot be written
+    except OSError as error:
+        if not _is_expected(error):
+            raise
         where = f"{error.filename}: " if error.filename else ""
-        _tell(f"{where}{error.strerror or error}")
+        _tell(f"{where}{error.strerror}")
         sys.exit(1)
+
+
+def _is_expected(error: OSError) -> bool:
+    """Whether the machine is to blame, by a full disk or a folder that cannot be written; else it is a bug."""
+    return error.errno in _EXHAUSTED or (error.filename is not None and error.errno in _UNUSABLE)
 
 
 def _tell(text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 import subprocess
 import sys
 import uuid
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hipsnet.node import namespace
+from hipsnet.topology import explain
 from tests.lab.rig import REPOSITORY, Done, command_line, hipsnet
 
 NOTHING_BUT_LETTERS = "x" * 30_000
@@ -54,6 +57,7 @@ def test_a_file_full_of_nonsense_is_a_short_error(tmp_path: Path, text: str) -> 
     [
         (("impair", "s00.p0", "--loss", "nan%"), "--loss: found 'nan%'"),
         (("impair", "s00.p0", "--loss", "inf%"), "--loss: found 'inf%'"),
+        (("impair", "s00.p0", "--rate", ""), "Tbit/s, or unlimited"),
         (("exec", "s00", "--", ""), "wanted a program"),
         (("run", "--size", "1000TiB"), "4 servers of it wanted"),
         (("run", "--algorithm", "ps", "--servers", "5"), "servers: found 5; allowed: 1 to 4"),
@@ -100,6 +104,46 @@ def test_who_is_not_root_is_told_so_before_anything_is_compiled(file: Path) -> N
     command = ["unshare", "-m", "bash", "-c", script, str(file), *command_line("provision")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=REPOSITORY, check=False)
     answered(Done(done.returncode, done.stdout, done.stderr), 1, "run as root")
+
+
+def test_an_interrupted_provision_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str, mark: str) -> None:
+        if name.endswith("s01"):
+            signal.raise_signal(signal.SIGINT)
+        create(name, mark)
+
+    create = namespace.create
+    monkeypatch.setattr(namespace, "create", interrupted)
+    done = hipsnet("provision", file)
+    answered(done, 130, f"`hipsnet provision {file}` completes what was begun")
+    assert "1 nodes removed" in hipsnet("destroy", file).stdout
+    assert not any(name.startswith(NAME) for name in namespace.names())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "hipsnet: No space left on device\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "hipsnet: /x/y: Permission denied\n"),
+        (OSError(errno.EBADF, "Bad file descriptor"), None),
+        (PermissionError(errno.EPERM, "Operation not permitted"), None),
+        (OSError("without a number"), None),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line_and_a_bug_keeps_its_traceback(
+    error: OSError, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(explain, "json_schema", fail)
+    if told is None:
+        with pytest.raises(OSError) as raised:
+            hipsnet("schema")
+        assert raised.value is error
+    else:
+        done = hipsnet("schema")
+        assert (done.returncode, done.stderr) == (1, told)
 
 
 def test_an_interrupt_while_the_command_starts_is_no_traceback(file: Path) -> None:
