@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hipsnet.errors import CapabilityError
-from tests.vm.machine_run import MachineRun, Outputs, pytest_command
-from tools.virtual_machine.machine import MachineError
+from tests.elsewhere import REPOSITORY, Elsewhere, Outputs, running
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = """
 import os, sys
 import pytest
@@ -53,8 +54,8 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """What MachineRun asks of a test."""
+class Item:
+    """What Elsewhere asks of a test."""
 
     nodeid: str
 
@@ -75,10 +76,10 @@ def reports(pytestconfig: pytest.Config, tmp_path: Path) -> Callable[..., Report
         text: str, names: Sequence[str], wanted: Sequence[str] = (), outputs: Outputs | None = None
     ) -> Reports:
         (tmp_path / "test_there.py").write_text(text)
-        items = {name: Elsewhere(f"test_there.py::{name}") for name in (*names, *wanted)}
-        command = pytest_command([items[name].nodeid for name in names])
+        items = {name: Item(f"test_there.py::{name}") for name in (*names, *wanted)}
+        command = running([items[name].nodeid for name in names])
         nodeids = [item.nodeid for item in items.values()]
-        here = MachineRun(pytestconfig, nodeids, outputs or locally(command, tmp_path))
+        here = Elsewhere(pytestconfig, nodeids, outputs or locally(command, tmp_path))
         return {name: here.reports(item) for name, item in items.items()}  # type: ignore[arg-type]
 
     return run
@@ -127,9 +128,7 @@ def test_a_test_that_ends_the_run_and_those_behind_it_fail(reports: Callable[...
 def test_a_test_that_was_not_collected_there_fails_all(reports: Callable[..., Reports]) -> None:
     found = reports(TESTS, ("test_passes",), wanted=("test_lost",))
     told = {text[0].longreprtext for text in found.values()}
-    assert told == {
-        "no report of this test: 2 tests wanted, 1 collected in the machine: test_there.py::test_lost"
-    }
+    assert told == {"no report of this test: 2 tests wanted, 1 collected there: test_there.py::test_lost"}
 
 
 def test_a_file_that_cannot_be_imported_is_told(reports: Callable[..., Reports]) -> None:
@@ -137,17 +136,62 @@ def test_a_file_that_cannot_be_imported_is_told(reports: Callable[..., Reports])
     assert "nosuchmodule" in found["test_passes"][0].longreprtext
 
 
-def failing(error: Exception) -> Outputs:
-    yield "stderr", b"booting\n"
-    raise error
+def failing() -> Outputs:
+    yield "stderr", b"vm: the machine ended before it had booted\n"
+
+
+def lacking() -> Outputs:
+    yield from ()
+    raise CapabilityError("qemu wanted")
 
 
 def test_a_machine_that_fails_fails_its_tests_and_one_that_cannot_be_had_skips_them(
     reports: Callable[..., Reports],
 ) -> None:
-    found = reports(TESTS, NAMES[:2], outputs=failing(MachineError("the machine ended")))
+    found = reports(TESTS, NAMES[:2], outputs=failing())
     assert outcomes(found) == {key: [("call", "failed")] for key in NAMES[:2]}
-    assert "the machine ended; it said:\nbooting" in found["test_passes"][0].longreprtext
-    found = reports(TESTS, NAMES[:2], outputs=failing(CapabilityError("qemu wanted")))
+    said = "the run ended; it said:\nvm: the machine ended before it had booted"
+    assert said in found["test_passes"][0].longreprtext
+    found = reports(TESTS, NAMES[:2], outputs=lacking())
     assert outcomes(found) == {key: [("setup", "skipped")] for key in NAMES[:2]}
     assert "qemu wanted" in str(found["test_passes"][0].longrepr)
+
+
+BEGUN = """
+import sys, time
+from tests.vm.machine_run import in_machine
+outputs = in_machine(sys.argv[1:])
+next(outputs)
+print("begun", flush=True)
+time.sleep(600 if sys.argv[1] == "killed" else 0)
+outputs.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["killed", "closed"])
+def test_the_tool_does_not_outlive_its_run(how: str) -> None:
+    """Nor does its machine outlive the tool: tests of tools/vm."""
+    mark = f"{how}-{os.getpid()}"
+    deadline = time.monotonic() + 20
+    command = [sys.executable, "-c", BEGUN, how, mark]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None and run.stdout.readline() == "begun\n"
+        if how == "killed":
+            while interpreters(mark) != 2:  # the run, and the tool
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            run.kill()
+    while interpreters(mark):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def interpreters(mark: str) -> int:
+    """How many Pythons have this on their command line."""
+    found = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                found += words[0] == os.fsencode(sys.executable) and os.fsencode(mark) in words
+    return found

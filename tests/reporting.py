@@ -1,4 +1,4 @@
-"""A pytest plugin for the run inside the machine: tells, a JSON line each, what was collected and what came of it.
+"""A pytest plugin for a run elsewhere: tells, a JSON line each, what was collected and what came of it.
 
 The lines go to the standard output that the process began with; what the tests print is in their reports.
 """
