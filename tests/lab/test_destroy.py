@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 
 from orchestrator import state
-from tests.lab.rig import REPOSITORY, Lab, command_line, hipsnet, traces
+from tests.lab.rig import REPOSITORY, Lab, hipsnet, traces
 
 MakeLab = Callable[..., Lab]
 
@@ -61,8 +62,11 @@ def test_all_clears_every_fabric_and_nothing_else(make_lab: MakeLab) -> None:
     first, second = make_lab(), make_lab({"kind": "torus", "sides": [3]})
     program = f"""
 import json, subprocess, sys
+from tests.lab import rig
 def hipsnet(*arguments):
-    return subprocess.run([*{command_line()!r}, *arguments], capture_output=True, text=True, check=True).stdout
+    done = rig.hipsnet(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 for file in sys.argv[1:]:
     hipsnet("provision", file)
 subprocess.run(["ip", "netns", "add", "{first.name}-mine"], check=True)
@@ -78,7 +82,7 @@ print(json.dumps([[found["fabric"] for found in removed], left, again]))
         [
             "unshare", "-m", "sh", "-c",
             f'{hide}; mount -t bpf none /sys/fs/bpf; exec "$@"', "-",
-            command_line()[0], "-c", program, str(first.file), str(second.file),
+            sys.executable, "-c", program, str(first.file), str(second.file),
         ],
         capture_output=True, text=True, cwd=REPOSITORY, timeout=120, check=False,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,30 @@ from hipsnet.node.compiling import compile_programs
 from hipsnet.node.layout import dtype_of
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a program in it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        programs.ensure_programs(("cable",))
+    return folder / "hipsnet"
+
+
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "hipsnet"
+
+
+@pytest.fixture
+def entry(kept: Path, compiled: Path) -> Path:
+    """The file of a program in the cache."""
+    shutil.copytree(compiled, kept)
+    (path,) = kept.iterdir()
+    assert programs.ensure_programs(("cable",)) is False
+    return path
 
 
 def run(code: str) -> str:
@@ -49,35 +69,31 @@ def test_compiles_once_and_loads_without_the_compiler(kept: Path) -> None:
 @pytest.mark.parametrize(
     "damage", ["", "{", "[]", '{"maps": {}}'], ids=["empty", "torn", "list", "incomplete"]
 )
-def test_a_damaged_entry_is_compiled_again(kept: Path, damage: str) -> None:
-    programs.ensure_programs(("cable",))
-    (path,) = kept.iterdir()
-    whole = json.loads(path.read_text())
-    path.write_text(damage)
+def test_a_damaged_entry_is_compiled_again(entry: Path, damage: str) -> None:
+    whole = json.loads(entry.read_text())
+    entry.write_text(damage)
     programs._read.cache_clear()
     assert programs.ensure_programs(("cable",)) is True
-    assert json.loads(path.read_text())["instructions"] == whole["instructions"]
+    assert json.loads(entry.read_text())["instructions"] == whole["instructions"]
 
 
-def test_what_another_user_could_have_written_is_not_loaded(kept: Path) -> None:
-    programs.ensure_programs(("cable",))
-    (path,) = kept.iterdir()
-    os.chown(path, 65534, 65534)
+def test_what_another_user_could_have_written_is_not_loaded(entry: Path) -> None:
+    os.chown(entry, 65534, 65534)
     programs._read.cache_clear()
     assert programs.ensure_programs(("cable",)) is True
-    assert path.stat().st_uid == os.geteuid()
+    assert entry.stat().st_uid == os.geteuid()
 
 
-def test_two_processes_at_once_leave_whole_entries(kept: Path) -> None:
-    code = "from hipsnet.node import programs; programs.ensure_programs()"
+def test_two_processes_at_once_leave_a_whole_entry(kept: Path) -> None:
+    code = "from hipsnet.node import programs; programs.ensure_programs(('cable',))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
-    assert len(list(kept.iterdir())) == len(programs.PROGRAMS)
-    assert programs.ensure_programs() is False
+    assert len(list(kept.iterdir())) == 1
+    assert programs.ensure_programs(("cable",)) is False
 
 
-def test_loading_from_two_nodes_shares_nothing(kept: Path) -> None:
+def test_loading_from_two_nodes_shares_nothing(entry: Path) -> None:
     program = programs.program_of("cable")
     ids = set()
     for _ in range(2):

@@ -265,7 +265,7 @@ def test_a_missing_place_is_answered(name: str) -> None:
 
 
 def test_json_has_the_promised_shape(lab: Path) -> None:
-    done = hipsnet(
+    done = rig.hipsnet(
         "run", lab, "--sizes", "1KiB:64KiB:x8", "--check", "--iters", 3, "--warmup", 1, "--json", "-"
     )
     assert done.returncode == 0, done.stderr
@@ -287,7 +287,9 @@ def test_json_has_the_promised_shape(lab: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ITEM_BYTES)
 def test_every_type_is_summed_right(lab: Path, dtype: str) -> None:
-    done = hipsnet("run", lab, "--size", "30001B", "--dtype", dtype, "--check", "--iters", 2, "--json", "-")
+    done = rig.hipsnet(
+        "run", lab, "--size", "30001B", "--dtype", dtype, "--check", "--iters", 2, "--json", "-"
+    )
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)["results"]
     assert (result["dtype"], result["correct"]) == (dtype, True)
@@ -296,7 +298,7 @@ def test_every_type_is_summed_right(lab: Path, dtype: str) -> None:
 @pytest.mark.parametrize("algorithm", ["hips", "ring", "mesh", "ps"])
 def test_a_model_is_one_line_of_its_buckets(lab: Path, algorithm: str, tmp_path: Path) -> None:
     file = tmp_path / "out.json"
-    done = hipsnet(
+    done = rig.hipsnet(
         "run", lab, "--model", "lenet5", "--algorithm", algorithm, "--check", "--iters", 2, "--json", file
     )
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ Outside if that can be: an emulated processor takes a minute for each.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -35,6 +36,7 @@ ensure_programs(("forward",))
 """
 
 
+@functools.cache
 def prepare() -> None:
     """Make both where the machine will find them. What cannot be made here is made in there, or told."""
     if "HIPSNET_VM" in os.environ or os.geteuid() != 0:
