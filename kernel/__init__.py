@@ -33,8 +33,9 @@ def reasons() -> dict[str, str]:
 
 @cache
 def constant(name: str) -> int:
-    """The value of a `#define` of tables.h. Raises KeyError if there is none of that name."""
-    found = re.search(rf"^#define {re.escape(name)} +(\d+)$", (FOLDER / "tables.h").read_text(), re.MULTILINE)
+    """The value of a `#define` of a whole number. Raises KeyError if there is none of that name."""
+    pattern = re.compile(rf"^#define {re.escape(name)} +(\d+)U?L*\b", re.MULTILINE)
+    found = pattern.search("\n".join(sources().values()))
     if found is None:
-        raise KeyError(f"tables.h has no constant {name}")
+        raise KeyError(f"{FOLDER} has no constant {name}")
     return int(found[1])

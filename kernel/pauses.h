@@ -12,6 +12,12 @@
 #define STORM_FORWARD 2 /* it leaves: the pause is not heeded */
 #define STORM_ALERT   3 /* the storm is told */
 
+/* In storm_ns: whoever found the storm is still writing it down. One who dies over it is not waited for. */
+#define STORM_UNTOLD  1ULL
+#define STORM_TOLD_NS 1000000000LL
+
+#define STORM_VICTIMS 64 /* ports of a server: the topology file allows 30 */
+
 struct pauses {
 	u64 counters[PAUSE_PRIORITIES * PAUSE_COUNTERS]; /* the endpoint's: six for each priority */
 	u64 until_ns[PAUSE_PRIORITIES];                  /* no frame is forwarded out of here before */
@@ -26,7 +32,7 @@ struct pauses {
 	u64 restore_ns;
 
 	/* The last storm of each priority. */
-	u64 storm_ns[PAUSE_PRIORITIES];      /* when it was detected; 0: it is over, or there was none */
+	u64 storm_ns[PAUSE_PRIORITIES]; /* when it was detected, even; 0: it is over, or there was none */
 	u64 storm_seen_ns[PAUSE_PRIORITIES]; /* the same, and it stays */
 	u64 storm_since_ns[PAUSE_PRIORITIES];
 	u64 storm_over_ns[PAUSE_PRIORITIES];

@@ -6,6 +6,10 @@
  * The frames themselves ask: with each that is to leave by a paused port the time is looked at, so no process
  * has to be alive for it. Where none wants to leave, nobody is held up. Frames that an endpoint holds already
  * are its own watchdog's (hipsnet/stack/ports/storm.c), which writes down here what it finds.
+ *
+ * Frames for one port come in on several CPUs, and the endpoint looks from yet another: whoever changes
+ * `storm_ns` from 0 has found the storm, and he alone writes it down (STORM_UNTOLD until that is done).
+ * Without -mcpu=v3, which bcc does not let one ask for, the compiler makes atomics of 64 bits only.
  */
 #pragma once
 
@@ -36,34 +40,50 @@ static __always_inline void heed(struct pauses *port, __be16 class_enable, const
 	}
 }
 
-static __always_inline void begin_storm(struct pauses *port, u32 priority, u64 now)
+/* False if somebody else was first: then this frame came before the storm. */
+static __always_inline bool begin_storm(struct pauses *port, u32 priority, u64 now)
 {
+	now &= ~STORM_UNTOLD;
+	if (__sync_val_compare_and_swap(&port->storm_ns[priority], 0, now | STORM_UNTOLD))
+		return false;
 	port->storm_since_ns[priority] = port->since_ns[priority];
 	port->storm_waiting[priority] = port->buffered[priority] + 1;
 	port->storm_victims[priority] = 0;
 	port->storm_lost[priority] = 0;
 	port->storm_over_ns[priority] = 0;
 	port->storm_seen_ns[priority] = now;
-	port->storm_ns[priority] = now;
 	port->storms[priority]++;
+	__sync_val_compare_and_swap(&port->storm_ns[priority], now | STORM_UNTOLD, now);
+	return true;
 }
 
 /* Whether there is a storm now: it may begin or end with this frame. */
 static __always_inline bool is_storm(struct pauses *port, u32 priority, u64 now)
 {
-	u64 until = port->until_ns[priority];
+	u64 until = port->until_ns[priority], storm = port->storm_ns[priority];
+	s64 stuck_ns = now - port->since_ns[priority];
 
-	if (port->storm_ns[priority]) {
+	/* Another CPU may have read the clock later than we have: differences are below 0 then. */
+	if (storm & STORM_UNTOLD && (s64)(now - storm) < STORM_TOLD_NS)
+		return false;
+	if (storm) {
 		if (now < until + port->restore_ns)
 			return true;
 		port->storm_over_ns[priority] = now;
-		port->storm_ns[priority] = 0;
+		__sync_val_compare_and_swap(&port->storm_ns[priority], storm, 0);
 		return false;
 	}
-	if (!port->storm_action || until <= now || now - port->since_ns[priority] < port->detect_ns)
+	if (!port->storm_action || until <= now || stuck_ns < (s64)port->detect_ns)
 		return false;
-	begin_storm(port, priority, now);
-	return true;
+	return begin_storm(port, priority, now);
+}
+
+static __always_inline void note_victim(struct pauses *port, u32 priority, u32 from)
+{
+	u64 victim = from < STORM_VICTIMS ? 1ULL << from : 0;
+
+	if (victim & ~port->storm_victims[priority])
+		__sync_fetch_and_or(&port->storm_victims[priority], victim);
 }
 
 /* What becomes of a frame that came in by the port `from`, and is to leave by this one in that priority. */
@@ -75,8 +95,7 @@ static __always_inline enum way way_out(struct pauses *port, u32 priority, u32 f
 	u64 now = bpf_ktime_get_ns();
 
 	if (is_storm(port, priority, now)) {
-		if (from < 64)
-			port->storm_victims[priority] |= 1ULL << from;
+		note_victim(port, priority, from);
 		if (port->storm_action == STORM_DROP) {
 			__sync_fetch_and_add(&port->storm_lost[priority], 1);
 			return WAY_LOST;

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import kernel
 from hipsnet.node import bpf
 from hipsnet.node.forwarding import opened_map
 from hipsnet.node.watchdog import ACTIONS, Action, Watchdog
@@ -18,6 +19,7 @@ from hipsnet.node.watchdog import ACTIONS, Action, Watchdog
 _NS_PER_MS = 1_000_000
 _QUANTUM_BITS, _PS_PER_S = 512, 10**12
 _UNLIMITED_BPS = 10_000_000_000  # PFC_UNLIMITED_BPS of hipsnet/stack
+_LOOKS = 100
 _SETTINGS = ("storm_action", "storm_quantum_ps", "detect_ns", "restore_ns")
 Rows = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,16 +44,25 @@ class Storm:
     lost: int
 
 
+@contextmanager
+def mapped_pauses(fabric: str, node: str) -> Iterator[Rows]:
+    """What program and endpoint know of pauses, by port, in place: others write there meanwhile."""
+    with opened_map(fabric, node, "forward", "pauses") as (fd, layout):
+        ports = bpf.map_info(fd).max_entries
+        memory = mmap.mmap(fd, ports * layout.value.itemsize)
+        yield np.frombuffer(memory, layout.value, ports)
+
+
 def set_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> None:
     """Have the program watch all ports of a node so, or not. Raises ProvisionError if it has none."""
-    with _mapped(fabric, node) as rows:
+    with mapped_pauses(fabric, node) as rows:
         for name, value in zip(_SETTINGS, _settings(watchdog), strict=True):
             rows[name] = value
 
 
 def has_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> bool:
     """Whether that is what the program does. Raises ProvisionError if the node has none."""
-    with _mapped(fabric, node) as rows:
+    with mapped_pauses(fabric, node) as rows:
         return all(
             bool((rows[name] == value).all())
             for name, value in zip(_SETTINGS, _settings(watchdog), strict=True)
@@ -60,13 +71,23 @@ def has_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> bool:
 
 def read_storms(fabric: str, node: str) -> tuple[Storm, ...]:
     """The last storm of every port and priority that had one. Raises ProvisionError if the node has no program."""
-    with _mapped(fabric, node) as rows:
-        found = rows.copy()
+    with mapped_pauses(fabric, node) as rows:
+        found = _whole(rows)
     now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     return tuple(
         _storm(found[port], int(port), int(priority), now)
         for port, priority in np.argwhere(found["storms"] > 0)
     )
+
+
+def _whole(rows: Rows) -> Rows:
+    """A copy in which nobody was writing a storm down."""
+    for _ in range(_LOOKS):
+        found = rows.copy()
+        untold = found["storm_ns"] & np.uint64(kernel.constant("STORM_UNTOLD"))
+        if not untold.any() and np.array_equal(found["storm_ns"], rows["storm_ns"]):
+            break
+    return found
 
 
 def _storm(row: Any, port: int, priority: int, now_ns: int) -> Storm:
@@ -83,7 +104,7 @@ def _storm(row: Any, port: int, priority: int, now_ns: int) -> Storm:
         since_ns=int(row["storm_since_ns"][priority]),
         seen_ns=int(row["storm_seen_ns"][priority]),
         over_ns=over_ns,
-        victims=tuple(at for at in range(64) if bits >> at & 1),
+        victims=tuple(at for at in range(kernel.constant("STORM_VICTIMS")) if bits >> at & 1),
         waiting=int(row["storm_waiting"][priority]),
         lost=int(row["storm_lost"][priority]),
     )
@@ -95,12 +116,3 @@ def _settings(watchdog: Watchdog | None) -> tuple[int, int, int, int]:
     quantum_ps = _QUANTUM_BITS * _PS_PER_S // (watchdog.rate_bps or _UNLIMITED_BPS)
     times = (watchdog.detect_ms * _NS_PER_MS, watchdog.restore_ms * _NS_PER_MS)
     return 1 + ACTIONS.index(watchdog.action), quantum_ps, *times
-
-
-@contextmanager
-def _mapped(fabric: str, node: str) -> Iterator[Rows]:
-    """What program and endpoint know of pauses, by port, in place: others write there meanwhile."""
-    with opened_map(fabric, node, "forward", "pauses") as (fd, layout):
-        ports = bpf.map_info(fd).max_entries
-        memory = mmap.mmap(fd, ports * layout.value.itemsize)
-        yield np.frombuffer(memory, layout.value, ports)

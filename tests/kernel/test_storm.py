@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
+from typing import Any
 
 import pytest
 
-from hipsnet.node.storms import Storm, has_watchdog, read_storms, set_watchdog
+import kernel
+from hipsnet.node import bpf, namespace, pins
+from hipsnet.node.forwarding import frames_by_reason, opened_map, port_key, read_counters
+from hipsnet.node.storms import Storm, has_watchdog, mapped_pauses, read_storms, set_watchdog
+from hipsnet.node.testrun import run_frame
 from hipsnet.node.watchdog import Action, Watchdog
+from hipsnet.topology.schema import BCube, FatTree, Torus
 from tests.kernel.frames import PORT2, ethernet, ipv4, pfc
 from tests.kernel.rig import Rig
 from tests.kernel.sockets import endpoint
@@ -111,3 +121,74 @@ def test_without_a_watchdog_pauses_change_nothing(router: Rig) -> None:
     assert reason(router, PAUSED) == "forwarded"
     with endpoint(router, 0):
         assert reason(router, PAUSED) == "forwarded"  # it looks after no pauses
+
+
+def test_a_pause_that_came_after_the_clock_was_read_is_no_storm(router: Rig) -> None:
+    """On another CPU, while this one was at work on a frame."""
+    with watched(router, "drop") as before, mapped_pauses(router.fabric, router.node) as rows:
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        rows["since_ns"][1][PRIORITY] = rows["until_ns"][1][PRIORITY] = now + 10**9
+        assert reason(router, PAUSED) == "forwarded"
+        rows["since_ns"][1][PRIORITY] = now - DETECT_MS * 10**6
+        assert reason(router, PAUSED) == "drop_storm"
+        assert storm(router).number == before + 1
+
+
+@contextmanager
+def restless(router: Rig, port: int) -> Iterator[None]:
+    """A port for which every frame ends a storm, or begins one; no frame leaves by it, so each can come again."""
+    with opened_map(router.fabric, router.node, "forward", "transmit") as (fd, layout):
+        ifindex = bpf.lookup(fd, port_key(port), layout.value.itemsize)
+        assert ifindex is not None
+        with mapped_pauses(router.fabric, router.node) as rows:
+            before = rows[port].copy()
+            rows["until_ns"][port] = 2**63
+            rows["restore_ns"][port] = 2**64 - 2**63  # so it is over at once
+            rows["detect_ns"][port] = 0
+            rows["storm_action"][port] = 1
+            bpf.delete(fd, port_key(port))
+            try:
+                yield
+            finally:
+                rows[port] = before
+                router.inside(bpf.update, fd, port_key(port), ifindex)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs")
+def test_what_two_cpus_see_at_once_is_one_storm(router: Rig) -> None:
+    """Each storm costs the one frame that found it: so there are as many storms as frames lost to them."""
+    frames = 200_000
+    together = Barrier(2)
+    cpus = sorted(os.sched_getaffinity(0))
+
+    def hammer(at: int) -> None:
+        namespace.enter(router.fabric)
+        os.sched_setaffinity(0, {cpus[at]})
+        fd = bpf.open_pin(pins.node_folder(router.fabric, router.node) / pins.PROGRAM)
+        assert fd is not None
+        with bpf.closing(fd):
+            together.wait()
+            run_frame(fd, PAUSED, socket.if_nametoindex("p0"), repeat=frames)
+
+    def storms() -> int:
+        return sum(found.number for found in read_storms(router.fabric, router.node))
+
+    with restless(router, 1), ThreadPoolExecutor(2) as threads:
+        before, counted = storms(), counts(router)
+        list(threads.map(hammer, range(2)))
+        found = {name: count - counted.get(name, 0) for name, count in counts(router).items()}
+        assert found["drop_storm"] + found["up_unresolved"] == 2 * frames
+        assert storms() - before == found["drop_storm"] > frames // 4
+
+
+def counts(router: Rig) -> dict[str, Any]:
+    return frames_by_reason(read_counters(router.fabric, router.node))
+
+
+def test_a_word_has_a_bit_for_every_port_that_a_server_can_have() -> None:
+    most = (
+        BCube.model_json_schema()["properties"]["levels"]["maximum"],
+        2 * Torus.model_json_schema()["properties"]["sides"]["maxItems"],
+        FatTree.model_json_schema()["properties"]["nics"]["maximum"],
+    )
+    assert max(most) == 30 <= kernel.constant("STORM_VICTIMS") <= 64

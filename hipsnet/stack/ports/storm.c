@@ -3,13 +3,23 @@
 
 #include "ports/transit.h"
 
+#define TOLD_LOOKS 10000
+
 static u64 victims_of(const struct stack *stack, const struct transit_queue *queue)
 {
 	u64 ports = 0;
 
 	for (u32 at = queue->first, i = 0; i < queue->count; at = stack->held[at].next, i++)
-		ports |= 1ULL << stack->held[at].from->config.key % 64;
+		ports |= 1ULL << stack->held[at].from->config.key % STORM_VICTIMS;
 	return ports;
+}
+
+/* The program that is writing a storm down writes victims and losses anew: it is done in no time. */
+static void await_told(const struct pauses *told, u32 priority)
+{
+	for (u32 i = 0; i < TOLD_LOOKS; i++)
+		if (!(__atomic_load_n(&told->storm_ns[priority], __ATOMIC_SEQ_CST) & STORM_UNTOLD))
+			return;
 }
 
 /* Where the program on the port obeys it, and others read it; the program may have seen it before us. */
@@ -22,26 +32,32 @@ static void tell(const struct stack *stack, struct stack_port *port, u32 priorit
 		storm_over(told, priority, now_ns);
 		return;
 	}
-	u64 victims = victims_of(stack, queue);
+	u64 victims = victims_of(stack, queue), none = 0, seen_ns = now_ns & ~STORM_UNTOLD;
 
-	if (told->storm_ns[priority]) {
-		told->storm_victims[priority] |= victims;
+	if (!__atomic_compare_exchange_n(&told->storm_ns[priority], &none, seen_ns | STORM_UNTOLD, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+		await_told(told, priority);
+		__atomic_fetch_or(&told->storm_victims[priority], victims, __ATOMIC_SEQ_CST);
 		return;
 	}
 	told->storm_since_ns[priority] = port->watched[priority].began_ns;
 	told->storm_waiting[priority] = queue->count;
 	told->storm_victims[priority] = victims;
 	told->storm_lost[priority] = told->storm_over_ns[priority] = 0;
-	told->storm_seen_ns[priority] = told->storm_ns[priority] = now_ns;
+	told->storm_seen_ns[priority] = seen_ns;
 	told->storms[priority]++;
+	__atomic_store_n(&told->storm_ns[priority], seen_ns, __ATOMIC_SEQ_CST);
 }
 
 void storm_over(struct pauses *pauses, u32 priority, u64 now_ns)
 {
-	if (!pauses->storm_ns[priority])
+	u64 storm_ns = __atomic_load_n(&pauses->storm_ns[priority], __ATOMIC_RELAXED);
+
+	if (!storm_ns)
 		return;
 	pauses->storm_over_ns[priority] = now_ns;
-	pauses->storm_ns[priority] = 0;
+	__atomic_compare_exchange_n(&pauses->storm_ns[priority], &storm_ns, 0, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
 }
 
 void storm_lose(struct stack_port *port, u32 priority)
