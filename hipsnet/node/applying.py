@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from pyroute2.netlink.exceptions import NetlinkError
 
 from hipsnet.errors import CapabilityError, HipsnetError, ProvisionError
-from hipsnet.node import (
-    addresses,
-    datapath,
-    delay,
-    links,
-    neighbours,
-    nic,
-    offloads,
-    policy,
-    rdma,
-    routes,
-    shaping,
-    sysctls,
-)
+from hipsnet.node.aspects import APPLY
 from hipsnet.node.change import Change
 from hipsnet.node.changes import changes
 from hipsnet.node.context import Context
@@ -31,22 +18,6 @@ from hipsnet.node.observe import read_actual
 _ROUNDS = 3
 _GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL)
 
-_APPLY: dict[str, Callable[[Context, Change], None]] = {
-    "address": addresses.apply,
-    "delay": delay.apply,
-    "link": links.apply,
-    "neighbour": neighbours.apply,
-    "nic": nic.apply,
-    "offload": offloads.apply,
-    "policy": policy.apply,
-    "rate": shaping.apply,
-    "rdma": rdma.apply,
-    "route": routes.apply,
-    "state": links.activate,
-    "sysctl": sysctls.apply,
-    **datapath.APPLY,
-}
-
 
 def apply(context: Context, steps: Iterable[Change]) -> None:
     """Apply changes in order. To remove what is gone already is no error.
@@ -55,7 +26,7 @@ def apply(context: Context, steps: Iterable[Change]) -> None:
     """
     for change in steps:
         try:
-            _APPLY[change.aspect](context, change)
+            APPLY[change.aspect](context, change)
         except (NetlinkError, OSError) as error:
             code = error.code if isinstance(error, NetlinkError) else error.errno
             if change.action == "remove" and code in _GONE:

@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from hipsnet.errors import ConflictError
-from hipsnet.node import (
-    addresses,
-    datapath,
-    delay,
-    links,
-    neighbours,
-    nic,
-    offloads,
-    policy,
-    rdma,
-    routes,
-    shaping,
-    sysctls,
-)
+from hipsnet.node import datapath, nic, rdma
 from hipsnet.node.actual import Actual
+from hipsnet.node.aspects import ASPECTS
 from hipsnet.node.change import Change
 from hipsnet.node.desired import MAC_MARK, NodeConfig
 
@@ -25,35 +13,15 @@ from hipsnet.node.desired import MAC_MARK, NodeConfig
 def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
     """What has to be done, in order; empty if the node is as desired.
 
-    What leans on something goes before it when removed (routes, then addresses) and after it when added; a
-    link comes up when its program is attached, and carries routes only then.
+    What leans on something goes before it when removed (routes, then addresses) and after it when added.
     """
-    moving = [
-        *policy.differences(desired, actual),
-        *neighbours.differences(desired, actual),
-        *routes.differences(desired, actual),
-        *addresses.differences(desired, actual),
+    found = [(aspect, list(aspect.differences(desired, actual))) for aspect in ASPECTS]
+    leaning = [steps for aspect, steps in reversed(found) if aspect.leans]
+    removed = [step for steps in leaning for step in steps if step.action == "remove"]
+    rest = [
+        step for aspect, steps in found for step in steps if not (aspect.leans and step.action == "remove")
     ]
-    removed = [change for change in moving if change.action == "remove"]
-    order = {"address": 0, "neighbour": 2, "route": 3, "policy": 4}
-    placed = sorted((c for c in moving if c.action != "remove"), key=lambda change: order[change.aspect])
-    of_links = [change for change in placed if change.aspect == "address"]
-    by_links = [change for change in placed if change.aspect != "address"]
-    return [
-        *sysctls.differences(desired, actual),
-        *removed,
-        *links.differences(desired, actual),
-        *offloads.differences(desired, actual),
-        *nic.differences(desired, actual),
-        *datapath.differences(desired, actual),
-        *delay.differences(desired, actual),
-        *shaping.differences(desired, actual),
-        *of_links,
-        *links.activations(desired, actual),
-        *by_links,
-        *rdma.differences(desired, actual),
-        *nic.rdma_differences(desired, actual),
-    ]
+    return removed + rest
 
 
 def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:

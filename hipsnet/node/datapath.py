@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from hipsnet.errors import ConflictError, ProvisionError
 from hipsnet.node import bpf, programs
@@ -72,7 +72,7 @@ def refuse_foreign(desired: NodeConfig, actual: Actual) -> None:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """A program to attach, a table to fill, losses to set."""
+    """A program to attach."""
     name = program_of(desired)
     if name and (actual.program_differences is None or actual.program_differences):
         before = "; ".join(actual.program_differences or ())
@@ -83,6 +83,10 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     if not name and _feeds_a_soft_switch(desired, actual):
         subject = f"cable on {', '.join(link.name for link in desired.ports)}"
         yield Change(desired.name, "program", "change", subject, "for a soft switch", "attached", desired)
+
+
+def table_differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """A table to fill."""
     if desired.table:
         found = compare_table(actual.table or (), desired.table)
         if found:
@@ -90,12 +94,38 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
             before = "" if actual.table is None else f"{len(actual.table)} entries"
             after = f"{len(desired.table)} entries{_counted(found) if before else ''}"
             yield Change(desired.name, "table", action, "of destinations", before, after, desired)  # type: ignore[arg-type]
+
+
+def loss_differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
+    """Losses to set."""
     for link in desired.ports:
         now = actual.links.get(link.name)
         have = now.loss_ppm if now else 0
         if have != link.loss_ppm:
             before, after = f"{have} ppm", f"{link.loss_ppm} ppm"
             yield Change(desired.name, "loss", "change", link.name, before, after, (desired.fabric, link))
+
+
+def apply(context: Context, change: Change) -> None:
+    """Attach the program that a node's ports have to run."""
+    desired: NodeConfig = change.value
+    attach = {"forward": attach_forwarding, "cable": attach_cable, "switched": attach_switched}
+    name = program_of(desired) or "cable"
+    attach[name](desired.fabric, desired.name, bindings(desired))
+    if name == "forward":
+        set_watchdog(desired.fabric, desired.name, desired.watchdog)
+
+
+def fill(context: Context, change: Change) -> None:
+    """Make the forwarding table what it has to be."""
+    desired: NodeConfig = change.value
+    fill_table(desired.fabric, desired.name, desired.table)
+
+
+def apply_loss(context: Context, change: Change) -> None:
+    """Set the loss of one port."""
+    fabric, link = change.value
+    set_loss(fabric, change.node, link.port, link.loss_ppm)
 
 
 def _feeds_a_soft_switch(desired: NodeConfig, actual: Actual) -> bool:
@@ -108,25 +138,3 @@ def _feeds_a_soft_switch(desired: NodeConfig, actual: Actual) -> bool:
 def _counted(found: TableDifference) -> str:
     parts = ((found.added, "added"), (found.changed, "changed"), (found.removed, "removed"))
     return f" ({', '.join(f'{len(entries)} {word}' for entries, word in parts if entries)})"
-
-
-def _attach(context: Context, change: Change) -> None:
-    desired: NodeConfig = change.value
-    attach = {"forward": attach_forwarding, "cable": attach_cable, "switched": attach_switched}
-    name = program_of(desired) or "cable"
-    attach[name](desired.fabric, desired.name, bindings(desired))
-    if name == "forward":
-        set_watchdog(desired.fabric, desired.name, desired.watchdog)
-
-
-def _fill(context: Context, change: Change) -> None:
-    desired: NodeConfig = change.value
-    fill_table(desired.fabric, desired.name, desired.table)
-
-
-def _set_loss(context: Context, change: Change) -> None:
-    fabric, link = change.value
-    set_loss(fabric, change.node, link.port, link.loss_ppm)
-
-
-APPLY: dict[str, Callable[[Context, Change], None]] = {"program": _attach, "table": _fill, "loss": _set_loss}

@@ -1,0 +1,55 @@
+"""The aspects of a node in the order in which they are brought up: how each is compared and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from hipsnet.node import (
+    addresses,
+    datapath,
+    delay,
+    links,
+    neighbours,
+    nic,
+    offloads,
+    policy,
+    rdma,
+    routes,
+    shaping,
+    sysctls,
+)
+from hipsnet.node.actual import Actual
+from hipsnet.node.change import Change
+from hipsnet.node.context import Context
+from hipsnet.node.desired import NodeConfig
+
+
+class Aspect(NamedTuple):
+    """One of them; `leans` if what is removed of it has to go before what it stands on is touched."""
+
+    name: str
+    differences: Callable[[NodeConfig, Actual], Iterable[Change]]
+    apply: Callable[[Context, Change], None]
+    leans: bool = False
+
+
+ASPECTS = (
+    Aspect("sysctl", sysctls.differences, sysctls.apply),
+    Aspect("link", links.differences, links.apply),
+    Aspect("offload", offloads.differences, offloads.apply),
+    Aspect("nic", nic.differences, nic.apply),
+    Aspect("program", datapath.differences, datapath.apply),
+    Aspect("table", datapath.table_differences, datapath.fill),
+    Aspect("loss", datapath.loss_differences, datapath.apply_loss),
+    Aspect("delay", delay.differences, delay.apply),
+    Aspect("rate", shaping.differences, shaping.apply),
+    Aspect("address", addresses.differences, addresses.apply, leans=True),
+    Aspect("state", links.activations, links.activate),  # with its program; only then it carries routes
+    Aspect("neighbour", neighbours.differences, neighbours.apply, leans=True),
+    Aspect("route", routes.differences, routes.apply, leans=True),
+    Aspect("policy", policy.differences, policy.apply, leans=True),
+    Aspect("rdma", rdma.differences, rdma.apply),
+    Aspect("nic", nic.rdma_differences, nic.apply),
+)
+APPLY = {aspect.name: aspect.apply for aspect in ASPECTS}
