@@ -15,6 +15,7 @@ from orchestrator.telemetry.fields import INDEX, LANES, PRIORITIES, WHOLE
 from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import between, possible
 from orchestrator.telemetry.reading import Flags, Reading
+from orchestrator.telemetry.remarks import Remarks
 
 LABELS = ("fabric", "server", "port", "priority", "direction")
 _PORT_LABELS = ("fabric", "server", "port", "role", "peer")
@@ -63,12 +64,14 @@ class FabricCollector(Collector):
         self._ports, self._read, self._drift = ports, read, drift
         self._lock = Lock()  # two scrapers may come at once
         self._last: Reading | None = None
+        self._remarks = Remarks()
         self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
 
     def collect(self) -> Iterable[Metric]:
         """All metrics now."""
         with self._lock:
             reading = self._read()
+            self._remarks.warn(reading)
             self._look_for_storms(reading)
             return [*self._families(reading), *self._states(reading)]
 

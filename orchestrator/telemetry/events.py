@@ -23,9 +23,10 @@ from orchestrator.telemetry.reading import Flags, Reading
 STORM_SHARE = 0.99
 Kind = Literal[
     "storm", "storm over", "storm detected", "storm restored", "deadlock", "deadlock over",
-    "link down", "link up", "vanished", "back", "counters reset",
+    "link down", "link up", "vanished", "back", "counters reset", "unreadable",
 ]  # fmt: skip
-"""Detected and restored are what a watchdog says; without one, looking from outside has to do."""
+"""Detected and restored are what a watchdog says; without one, looking from outside has to do. Counters that
+are of another version of hipsnet are unreadable; `port` is then a node."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Event:
     @property
     def is_bad(self) -> bool:
         """Whether it is the beginning of something, not its end."""
-        return self.kind in ("storm", "storm detected", "deadlock", "link down", "vanished")
+        return self.kind in ("storm", "storm detected", "deadlock", "link down", "vanished", "unreadable")
 
 
 def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from orchestrator.telemetry.fields import (
 )
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Rates, between, possible
+from orchestrator.telemetry.remarks import Remarks
 from orchestrator.telemetry.sources import Sources
 
 
@@ -39,6 +40,7 @@ class PauseBook:
     def __init__(self, ports: WatchedPorts, sources: Sources) -> None:
         self._ports, self._sources = ports, sources
         self._last = sources.read()
+        Remarks().warn(self._last)
 
     def since(self) -> JobPauses:
         """What has come since the last time."""

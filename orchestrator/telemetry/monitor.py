@@ -17,6 +17,7 @@ from orchestrator.telemetry.pauses import Pause, pauses
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
 from orchestrator.telemetry.reading import Counts, Flags, Reading
+from orchestrator.telemetry.remarks import Remarks
 from orchestrator.telemetry.sample import Rows, Sample, lanes, sample
 from orchestrator.telemetry.watchdog import WatchdogLog
 
@@ -56,6 +57,7 @@ class Monitor:
         self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
         self._deadlocks: tuple[Deadlock, ...] = ()
         self._watchdog = WatchdogLog(ports.fabric)
+        self._remarks = Remarks()
         size = len(FIELDS) * len(ports) * LANES * 4
         length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
         # The newest is written over the oldest. All of one look is in one place: much is written, little read.
@@ -72,6 +74,7 @@ class Monitor:
         stormy = storms(rates)
         circles = deadlocks(self._ports, rates, stormy)
         events = (
+            *self._remarks.new(reading),
             *changes_of_links(self._ports, self._last, reading),
             *changes_of_storms(self._ports, self._storms, stormy),
             *changes(self._deadlocks, circles),

@@ -17,7 +17,7 @@ from orchestrator.telemetry.fields import (
     TX_PAUSE_US,
 )
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
-from orchestrator.telemetry.rates import Amounts, Rates
+from orchestrator.telemetry.rates import Amounts, Rates, known
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def fullest(ports: WatchedPorts, rates: Rates, node: str, priority: int) -> str 
     where = ports.nodes.get(node)
     if where is None:
         return None
-    waits = np.nan_to_num(rates.amounts[BUFFER, where, priority])
+    waits = known(rates.amounts[BUFFER, where, priority])
     port = int(waits.argmax())
     return ports.ports[where][port].name if waits[port] > 0 else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from orchestrator.telemetry.reading import Flags
 
 _WORD_BYTES = 8
 _LOOK_EVERY = 8
+_OF_ANOTHER_VERSION = "of another version of hipsnet, or topology; run `hipsnet provision` again"
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -29,14 +30,17 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 class _Pin:
     """A node's map; `fd` while it is open, `inode` of the pin by which it was opened.
 
-    `read` brings its values; it tells whether all ports of the node could be read.
+    `read` brings its values; it tells whether all ports of the node could be read. `fault` is why a map that is
+    there cannot be.
     """
 
+    node: str
     path: str
     ports: slice
     fd: int | None = None
     inode: int = 0
     read: Callable[[], bool] | None = None
+    fault: str = ""
 
 
 class PinnedMaps:
@@ -50,7 +54,7 @@ class PinnedMaps:
 
     def __init__(self, ports: WatchedPorts, name: str, value: np.dtype[Any], values: int = 1) -> None:
         self._nodes = [
-            _Pin(str(pins.node_folder(ports.fabric.name, node) / name), where)
+            _Pin(node, str(pins.node_folder(ports.fabric.name, node) / name), where)
             for node, where in ports.nodes.items()
         ]
         self._value_bytes = value.itemsize
@@ -68,6 +72,11 @@ class PinnedMaps:
             self.there[node.ports] = node.read is not None and self._read_node(node)
         self._reads += 1
 
+    @property
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """As `Reading` has them."""
+        return ((node.node, node.fault) for node in self._nodes if node.fault)
+
     def close(self) -> None:
         """Close the maps."""
         for node in self._nodes:
@@ -77,12 +86,14 @@ class PinnedMaps:
         assert node.read is not None
         try:
             return node.read()
-        except ProvisionError:
+        except ProvisionError as error:
             _close(node)
+            node.fault = str(error)
             return False
 
     def _look(self, node: _Pin) -> None:
         """Have the map open that is pinned now."""
+        node.fault = ""
         try:
             inode = os.stat(node.path).st_ino  # noqa: PTH116 - many a second
         except OSError:
@@ -101,6 +112,7 @@ class PinnedMaps:
         info = bpf.map_info(fd)
         if (info.max_entries, info.value_size) != (node.ports.stop - node.ports.start, self._value_bytes):
             os.close(fd)
+            node.fault = f"its {Path(node.path).name} are {_OF_ANOTHER_VERSION}"
             return
         node.fd, node.inode = fd, inode
         values = self.values[node.ports]

@@ -22,7 +22,7 @@ _WIDTH = 160
 
 
 def as_json(snapshot: Snapshot) -> None:
-    """One document: the samples, who pauses whom, storms."""
+    """One document: the samples, who pauses whom, deadlocks, what has happened."""
     document = {
         "fabric": snapshot.ports.fabric.name,
         "seconds": snapshot.rates.seconds,
@@ -39,6 +39,7 @@ def as_json(snapshot: Snapshot) -> None:
             }
             for pause in snapshot.pauses
         ],
+        "deadlocks": [vars(deadlock) for deadlock in snapshot.deadlocks],
         "events": [vars(event) for event in snapshot.events],
     }
     print(json.dumps(document, indent=2))

@@ -41,12 +41,17 @@ class Rates:
         return amount / (1e6 if field in (RX_PAUSE_US, TX_PAUSE_US) else 1) / self.seconds
 
 
+def known(amounts: Amounts) -> Amounts:
+    """The same with 0 for what nobody counts: no amount is below 0."""
+    return np.fmax(amounts, 0.0)
+
+
 def between(before: Reading, after: Reading, most: Counts) -> Rates:
     """What happened between two readings; `most` as `possible` has it."""
     is_same = before.epoch == after.epoch
-    known = before.known & after.known & is_same[:, None]
+    both = before.known & after.known & is_same[:, None]
     amounts = increase(before.values, after.values, most).astype(np.float64)
-    amounts[~known] = np.nan
+    amounts[~both] = np.nan
     if not is_same.all():
         # What counts from zero again since the last reading has counted all of it since then.
         began = ~is_same & after.present & before.present

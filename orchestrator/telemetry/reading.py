@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,8 @@ class Reading:
     """Arrays of shape (fields, ports, lanes); what is not `known` is not counted by anybody.
 
     `present` are the ports that are there, `up` those that have a carrier. `epoch` is another number when
-    whatever counts a port was replaced, and so began anew. All of these have shape (ports,).
+    whatever counts a port was replaced, and so began anew. All of these have shape (ports,). `remarks` are
+    (node, in words what of its counters is there and cannot be read).
     """
 
     time_s: float
@@ -27,6 +28,7 @@ class Reading:
     present: Flags
     up: Flags
     epoch: np.ndarray[tuple[int], np.dtype[np.int64]]
+    remarks: set[tuple[str, str]] = field(default_factory=set)
 
     def tell(self, field: int, ports: Any, lanes: Any, values: Any) -> None:
         """Write down what somebody has counted."""

@@ -10,7 +10,7 @@ from hipsnet.errors import ProvisionError
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from orchestrator import soft_switch
-from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, INDEX, LANES, PRIORITIES, WHOLE
+from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, INDEX, PRIORITIES, WHOLE
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
 
@@ -32,7 +32,9 @@ class SoftSwitches:
         """Write down pauses, traffic, marks, losses and what waits, by priority."""
         try:
             found = counters.read(self._path)
-        except ProvisionError:
+        except ProvisionError as error:
+            if self._path.exists():  # else there is no soft switch, or not yet
+                reading.remarks.add(("soft switches", str(error)))
             return
         there = [
             (where, switch)
@@ -62,8 +64,7 @@ def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]]) -> No
     reading.add(DROPS, where, WHOLE, np.sum(lost, axis=1) + _lost_without_priority(ports))
     reading.tell(BUFFER, where, _LANES, priority["egress_bytes"])
     reading.tell(BUFFER, where, WHOLE, priority["egress_bytes"].sum(axis=1))
-    for lane in range(LANES):
-        reading.tell(BUFFER_SIZE, where, lane, sizes)
+    reading.tell(BUFFER_SIZE, where, slice(None), sizes[:, None])
 
 
 def _lost_without_priority(

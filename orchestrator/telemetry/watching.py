@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from hipsnet.topology import Fabric, Topology
 from orchestrator import lab
 from orchestrator.telemetry.monitor import Monitor, Snapshot
 from orchestrator.telemetry.ports import WatchedPorts, watch_host, watch_lab
+from orchestrator.telemetry.remarks import warning
 from orchestrator.telemetry.sources import Sources, open_sources
 
 
@@ -32,7 +34,11 @@ def watch(topology: Topology, fabric: Fabric, node: str | None) -> Iterator[tupl
 
 
 def one_interval(ports: WatchedPorts, sources: Sources, seconds: float) -> Snapshot:
-    """What happens during the next `seconds`."""
+    """What happens during the next `seconds`; what cannot be read is said on standard error."""
     monitor = Monitor(ports, sources.read)
     time.sleep(seconds)
-    return monitor.look()
+    snapshot = monitor.look()
+    for event in snapshot.events:
+        if event.kind == "unreadable":
+            print(warning(event), file=sys.stderr)
+    return snapshot

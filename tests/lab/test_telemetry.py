@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from textual.pilot import Pilot
 
-from hipsnet.node import namespace
+from hipsnet.node import bpf, namespace, pins
 from hipsnet.node.forwarding import read_counters
 from hipsnet.stack.switch import counters
 from orchestrator import soft_switch
+from orchestrator.exporter import FabricCollector
 from orchestrator.telemetry import fields, watching
 from orchestrator.telemetry.ethtool import Statistics
 from orchestrator.telemetry.monitor import Monitor
@@ -27,6 +30,7 @@ from tests.lab.test_lossless import incast
 from tests.lab.test_top import drive, line_of, text
 
 __all__ = ["hosts"]  # a fixture
+_ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 
 
 def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callable[..., Lab]) -> None:
@@ -169,6 +173,53 @@ def test_queues_that_overflow_are_losses(make_lab: Callable[..., Lab]) -> None:
     dropped = re.search(r"dropped (\d+)", said)
     assert dropped and lost == int(dropped[1]) > 300
     assert after.values[fields.BUFFER, number, fields.WHOLE] > 1_000_000
+
+
+@contextmanager
+def of_another_version(lab: Lab) -> Iterator[None]:
+    """The soft switch's counters have another mark, and two servers' counters another size."""
+    file = soft_switch.counters_path(lab.name)
+    pinned = [pins.node_folder(lab.name, node) / "counters" for node in ("s0", "s1")]
+    mark = file.read_bytes()[:8]
+    with bpf.closing(bpf.create_map("other", _ARRAY, 4, 8, 1)) as other, file.open("r+b") as counters_file:
+        for path in pinned:
+            path.rename(path.with_name("kept"))
+            bpf.pin(other, path)
+        os.pwrite(counters_file.fileno(), bytes(8), 0)
+        try:
+            yield
+        finally:
+            os.pwrite(counters_file.fileno(), mark, 0)
+            for path in pinned:
+                path.unlink()
+                path.with_name("kept").rename(path)
+
+
+def test_counters_of_another_version_are_said_once(
+    make_lab: Callable[..., Lab], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = make_lab(
+        {"kind": "bcube", "n": 3, "levels": 1}, lab={"switch": "lossless"}, pfc={"priorities": [3]}
+    )
+    lab.provision()
+    with of_another_version(lab), watching.watch(*lab.load(), None) as (ports, sources):
+        monitor = Monitor(ports, sources.read)
+        first, second = monitor.look(), monitor.look()
+        said = {event.port: event.detail for event in first.events if event.kind == "unreadable"}
+        assert set(said) == {"s0 and 1 more", "soft switches"}
+        assert "hipsnet provision" in said["s0 and 1 more"] and "version" in said["soft switches"]
+        assert second.events == ()
+        assert first.reading.known[fields.RX_PAUSE_FRAMES, ports.numbers["s2.p0"], 3]
+        assert not first.reading.known[fields.RX_PAUSE_FRAMES, ports.numbers["s0.p0"]].any()
+        collector = FabricCollector(ports, sources.read, lambda: None)
+        capsys.readouterr()
+        for _ in range(2):
+            collector.collect()
+        assert len(capsys.readouterr().err.splitlines()) == 2
+        done = lab.run("top", "--csv", "--interval", "0.1")
+        assert done.returncode == 0 and len(done.stderr.splitlines()) == 2
+    done = lab.run("top", "--once", "--interval", "0.1")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_drivers_statistics_are_those_that_ethtool_shows(make_lab: Callable[..., Lab]) -> None:
