@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -23,6 +22,7 @@ from orchestrator.telemetry.fields import (
 )
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.rates import known
 from orchestrator.top import numbers, severity
 from orchestrator.top.line_view import Line
 from orchestrator.top.port_table import PortTable
@@ -63,9 +63,9 @@ class StatusBar(_Bar):
     def show(self, snapshot: Snapshot, table: PortTable, last: Event | None, is_frozen: bool) -> None:
         """Say how things stand."""
         amounts = snapshot.rates.amounts
-        paused = int((np.nan_to_num(amounts[_PAUSES, :, WHOLE]) > 0).any(axis=0).sum())
-        drops = float(np.nansum(amounts[DROPS, :, WHOLE])) / snapshot.rates.seconds
-        sent = float(np.nansum(amounts[TX_BYTES, :, WHOLE])) * 8 / snapshot.rates.seconds
+        paused = int((amounts[_PAUSES, :, WHOLE] > 0).any(axis=0).sum())
+        drops = float(known(amounts[DROPS, :, WHOLE]).sum()) / snapshot.rates.seconds
+        sent = float(known(amounts[TX_BYTES, :, WHOLE]).sum()) * 8 / snapshot.rates.seconds
         down = int((~(snapshot.reading.up & snapshot.reading.present)).sum())
         storms = int(snapshot.storms.sum())
         state = ("FROZEN ", severity.STYLES[severity.ALL]) if is_frozen else ("live ", severity.QUIET)

@@ -12,6 +12,7 @@ from rich.style import Style
 from orchestrator.telemetry import fields
 from orchestrator.telemetry.fields import WHOLE
 from orchestrator.telemetry.monitor import Snapshot
+from orchestrator.telemetry.rates import known
 from orchestrator.telemetry.sample import Rows, Sample
 from orchestrator.top import numbers, severity
 
@@ -93,4 +94,4 @@ def _fields(by: int) -> tuple[int, ...]:
 def _amounts(snapshot: Snapshot, rows: Rows, field: int) -> Keys:
     amounts = snapshot.rates.amounts[field]
     own = amounts[rows[:, 0], rows[:, 1]]
-    return np.asarray(np.nan_to_num(np.where(np.isnan(own), amounts[rows[:, 0], WHOLE], own)), np.float64)
+    return known(np.where(np.isnan(own), amounts[rows[:, 0], WHOLE], own))

@@ -6,6 +6,7 @@ Textual's own table looks at every cell for each update; a fabric has thousands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -172,8 +173,18 @@ class LineView(Widget, can_focus=True):
 
 
 def _strip(line: Line, width: int) -> Strip:
-    strip = Strip([Segment(text, severity.GROUND + style) for text, style in line])
-    return strip.adjust_cell_length(width, severity.GROUND)
+    """Every character that a line is made of takes one cell: so nobody has to measure it."""
+    segments = [_segment(text, style) for text, style in line]
+    length = sum(len(text) for text, _ in line)
+    if length < width:
+        segments.append(_segment(" " * (width - length), severity.PLAIN))
+    strip = Strip(segments, max(length, width))
+    return strip.crop(0, width) if length > width else strip
+
+
+@lru_cache(8192)
+def _segment(text: str, style: Style) -> Segment:
+    return Segment(text, severity.GROUND + style)
 
 
 def _difference(before: Line, after: Line, width: int) -> list[tuple[int, int]]:

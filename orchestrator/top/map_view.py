@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from rich.style import Style
 
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.top import severity
-from orchestrator.top.fabric_map import Spot, legend, plan
+from orchestrator.top.fabric_map import Plan, Spot, legend, plan
 from orchestrator.top.line_view import Line, LineView
 
 
@@ -20,7 +21,10 @@ class MapView(LineView):
         super().__init__(id=id)
         self._plan = plan(ports)
         self._legend = legend(ports.fabric)
-        self._stopped = self._stops = [severity.NONE] * len(ports)
+        self._at = _places(self._plan)
+        self._levels = np.full((2, len(ports)), severity.NONE)
+        self._stopped, self._stops = self._levels.tolist()
+        self._kept: dict[int, Line] = {}
 
     @property
     def lines(self) -> int:
@@ -29,10 +33,12 @@ class MapView(LineView):
 
     def show(self, snapshot: Snapshot) -> None:
         """Show this from now on."""
-        before = self._stopped, self._stops
-        stopped, stops = severity.of_ports(snapshot)
-        self._stopped, self._stops = stopped.tolist(), stops.tolist()
-        if (self._stopped, self._stops) != before or not self.is_drawn:
+        before, self._levels = self._levels, np.array(severity.of_ports(snapshot))
+        self._stopped, self._stops = self._levels.tolist()
+        changed = np.flatnonzero((before != self._levels).any(axis=0)).tolist()
+        for line in {line for port in changed for line in self._at.get(port, ())}:
+            self._kept.pop(line, None)
+        if changed or not self.is_drawn:
             self.draw()
 
     def heading(self) -> Sequence[Line]:
@@ -45,7 +51,11 @@ class MapView(LineView):
         return len(self._plan)
 
     def line(self, index: int) -> Line:
-        return ((" ", severity.PLAIN), *(self._piece(spot) for spot in self._plan[index]))
+        made = self._kept.get(index)
+        if made is None:
+            pieces = (self._piece(spot) for spot in self._plan[index])
+            made = self._kept[index] = ((" ", severity.PLAIN), *pieces)
+        return made
 
     def _piece(self, spot: Spot) -> tuple[str, Style]:
         levels = [self._stopped[port] for port in spot.stopped] + [self._stops[port] for port in spot.stops]
@@ -55,3 +65,12 @@ class MapView(LineView):
         if spot.is_sign:
             return severity.SIGNS[level], severity.STYLES[level]
         return spot.text, severity.STYLES[level] if level else severity.PLAIN
+
+
+def _places(plan: Plan) -> dict[int, set[int]]:
+    """The lines that a port is on."""
+    found: dict[int, set[int]] = {}
+    for number, line in enumerate(plan):
+        for port in {port for spot in line for port in (*spot.stopped, *spot.stops)}:
+            found.setdefault(port, set()).add(number)
+    return found

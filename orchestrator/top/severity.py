@@ -16,6 +16,7 @@ from orchestrator.telemetry.fields import (
     TX_PAUSE_US,
 )
 from orchestrator.telemetry.monitor import Snapshot
+from orchestrator.telemetry.rates import known
 
 NONE, SOME, MUCH, MOST, ALL, DOWN = range(6)
 SIGNS = "·░▒▓█x"
@@ -67,7 +68,7 @@ def of_ports(snapshot: Snapshot) -> tuple[Levels, Levels]:
 def _worst(snapshot: Snapshot, frames: int, time: int) -> Levels:
     lanes, seconds = slice(0, PRIORITIES), snapshot.rates.seconds
     share = snapshot.rates.amounts[time, :, lanes] / 1e6 / seconds
-    count = np.nan_to_num(snapshot.rates.amounts[frames, :, lanes]) / seconds
-    by_share = np.searchsorted(_SHARES, np.nan_to_num(share), side="right")
+    count = known(snapshot.rates.amounts[frames, :, lanes]) / seconds
+    by_share = np.searchsorted(_SHARES, known(share), side="right")
     by_frames = np.searchsorted(_FRAMES_PER_S, count, side="right")
     return np.asarray(np.where(np.isnan(share), by_frames, by_share).max(axis=1), np.int64)
