@@ -12,11 +12,14 @@ import importlib
 import json
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hipsnet.errors import TransportError
 from hipsnet.topology import Fabric, Port, build, parse
+from hipsnet.transport.verbs.devices import endpoint_of, port_state
 from tests.collective.arena import Arena
 
 ETH_P_IP, PACKET_OUTGOING, SO_RCVBUFFORCE, ROCE_PORT = 0x0800, 4, 33, 4791
@@ -78,7 +81,7 @@ def rdma_fabric(folder: Path, fabric: str, dscp: int = DSCP) -> Iterator[tuple[A
         _load_before_fork()
         ip(*_cables(made), *_ways(made))
         rdma(*(f"link add {device(port)} type rxe netdev {netdev(port)}" for port in _ports(made)))
-        settings = {"transport": "verbs", "timeout_s": 20.0}
+        settings = {"transport": "verbs", "timeout_s": 60.0, "start_timeout_s": 200.0}
         yield Arena(None, file, len(made.servers), settings), made
     finally:
         _remove(made)
@@ -107,6 +110,24 @@ def sniffed(port: Port) -> Iterator[Callable[[], list[int]]]:
         yield arrived
 
 
+def restore(fabric: Fabric, port: Port) -> None:
+    """Give back to a port what the kernel took with its link or its address."""
+    here = netdev(port)
+    lines = [line for line in _ways(fabric) if f" {here} " in f"{line} " and not line.startswith("rule")]
+    _try("ip", f"link set {here} up", f"addr add {address(port)}/32 dev {here}", *lines)
+    deadline = time.monotonic() + 10
+    while not _is_active(port):
+        assert time.monotonic() < deadline, f"{here} does not come back"
+        time.sleep(0.05)
+
+
+def _is_active(port: Port) -> bool:
+    try:
+        return port_state(endpoint_of(address(port))) == "ACTIVE"
+    except TransportError:  # the GID comes a moment after the address
+        return False
+
+
 def _load_before_fork() -> None:
     """What every rank would load for itself, once: by emulation that takes most of a rank's life."""
     importlib.import_module("hipsnet.collective.communicator")
@@ -119,13 +140,18 @@ def _cables(fabric: Fabric) -> Iterator[str]:
     for switch in switches:
         yield f"link add {switch} up type bridge"
     for link in fabric.links:
-        yield f"link add {netdev(link.a)} mtu {MTU} type veth peer name {netdev(link.b)} mtu {MTU}"
+        # Born with their MACs: to those of chance udev gives others, at a moment of its own.
+        yield f"link add {_birth(link.a)} type veth peer name {_birth(link.b)}"
         for end in (link.a, link.b):
             if end.node in switches:
                 yield f"link set {netdev(end)} up master {end.node}"
             else:
-                yield f"link set {netdev(end)} up address {end.mac}"
+                yield f"link set {netdev(end)} up"
                 yield f"addr add {address(end)}/32 dev {netdev(end)}"
+
+
+def _birth(end: Port) -> str:
+    return f"{netdev(end)} address {end.mac} mtu {MTU}"
 
 
 def _ways(fabric: Fabric) -> Iterator[str]:
