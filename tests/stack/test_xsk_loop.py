@@ -16,6 +16,7 @@ from tests.stack.joined import PRIORITY, Side, joined
 from tools.benchmarks.two_nodes import End, cable
 
 MIB = 1 << 20
+BATCH = 16  # frames that a port sends before it looks again: SEND_BATCH of ports/port.c
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +101,17 @@ def test_a_receiver_that_stops_taking_stops_its_sender(ends: tuple[End, End]) ->
     assert sender["rx_pause_transitions"] == receiver["tx_pause_transitions"] == 1
     assert min(sender["rx_pause_us"], receiver["tx_pause_us"]) > 0
     assert sender["tx_pause_frames"] == receiver["rx_pause_frames"] == 0
+
+
+def test_a_pause_stops_what_is_not_yet_in_the_batch(ends: tuple[End, End]) -> None:
+    with joined(ends, MIB, xoff_chunks=1) as (near, far):
+        far.stack.freeze(0)
+        near.write(far, 0)
+        near.work(0)
+        assert near.stack.counters(0)["tx_frames"] == BATCH
+        far.work(0)  # more than its threshold lies there
+        for _ in range(10):
+            near.work(0)
+        assert near.stack.counters(0)["tx_frames"] == BATCH
+        far.stack.freeze(0, False)
+        work(near, far, 1)

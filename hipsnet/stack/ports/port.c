@@ -10,10 +10,11 @@
 #include "wire/pfc.h"
 #include "xsk/pause.h"
 
-#define BATCH     64
-#define LATE_NS   5000000ULL /* a process waits so long for a processor, now and then */
-#define LOOK_NS   1000000ULL /* at what waits on a frozen port */
-#define SETTLE_NS 5000000ULL
+#define BATCH      64         /* received, before anything is sent */
+#define SEND_BATCH 16         /* sent, before the next look for a pause */
+#define LATE_NS    5000000ULL /* a process waits so long for a processor, now and then */
+#define LOOK_NS    1000000ULL /* at what waits on a frozen port */
+#define SETTLE_NS  5000000ULL
 
 static bool is_mac_control(const struct xsk_frame *frame)
 {
@@ -176,7 +177,7 @@ bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 	while (send_pause(port, now_ns))
 		count++;
 	port_wake_at(port, pfc_refresh_ns(&port->pfc));
-	while (count < BATCH && send_frame(stack, port, now_ns))
+	while (count < SEND_BATCH && send_frame(stack, port, now_ns))
 		count++;
 	transit_settle(stack, port, now_ns);
 	storm_watch(stack, port, now_ns);

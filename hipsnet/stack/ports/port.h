@@ -5,6 +5,7 @@
 #include "cable/pfc.h"
 #include "cable/watchdog.h"
 #include "pauses.h"
+#include "ports/exchange.h"
 #include "ports/stack.h"
 
 #define PORT_RETRY_NS 50000ULL /* when the interface takes no more for the moment */
@@ -65,6 +66,7 @@ struct stack {
 	u64 stream_ns; /* how long a frame may lie, when much came in of late; else 0 */
 	u32 look_frames, look_completions;
 	u64 look_ns;
+	struct exchange exchange;
 };
 
 /* There will be something to send at that time. */

@@ -4,25 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "ports/clock.h"
 #include "ports/port.h"
 #include "ports/storm.h"
 #include "ports/wait.h"
 
-#define NS_PER_S 1000000000ULL
 #define PS_PER_S 1000000000000ULL
 
 _Static_assert(sizeof(struct pfc_counters) == PAUSE_COUNTERS * sizeof(u64), "as others read them");
-
-static u64 now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (u64)now.tv_sec * NS_PER_S + (u64)now.tv_nsec;
-}
 
 /* Of all ports, in a row of whole words, as the kernel keeps them. */
 static size_t pauses_bytes(u32 ports)
@@ -84,7 +75,7 @@ void stack_close(struct stack *stack)
 static void begin_pauses(struct stack_port *port)
 {
 	for (u32 priority = 0; priority < PRIORITIES; priority++)
-		storm_over(port->pauses, priority, now_ns()); /* of who was here before */
+		storm_over(port->pauses, priority, clock_ns()); /* of who was here before */
 	memset(port->pauses->until_ns, 0, sizeof(port->pauses->until_ns));
 	memset(port->pauses->buffered, 0, sizeof(port->pauses->buffered));
 	port->pauses->quantum_ps = PFC_QUANTUM_BITS * PS_PER_S / port->pfc.rate_bps;
@@ -183,7 +174,7 @@ static int send_all(struct stack *stack)
 	bool was_busy = false;
 
 	for (u32 i = 0; i < stack->count; i++) {
-		was_busy |= port_send(stack, stack->ports[i], now_ns());
+		was_busy |= port_send(stack, stack->ports[i], clock_ns());
 		if (stack->ports[i]->unsent < 0)
 			return stack->ports[i]->unsent;
 	}
@@ -209,12 +200,12 @@ static u64 wake_ns(const struct stack *stack, u64 latest_ns)
 
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most)
 {
-	u64 deadline = now_ns() + timeout_ns;
+	u64 deadline = clock_ns() + timeout_ns;
 
 	stack->is_watched_ready = false;
 	for (bool is_first = true;; is_first = false) {
 		/* Pauses are seen before anything is sent. */
-		u64 now = now_ns();
+		u64 now = clock_ns();
 		u32 frames = receive_all(stack, now), count = collect(stack, completions, most);
 
 		wait_note(stack, frames, count, now);
@@ -226,9 +217,9 @@ int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *com
 
 		if (count || sent < 0)
 			return count ? (int)count : sent;
-		if (!sent && !frames && wait_until(stack, wake_ns(stack, deadline), now_ns()))
+		if (!sent && !frames && wait_until(stack, wake_ns(stack, deadline), clock_ns()))
 			return 0;
-		if (stack->is_watched_ready || now_ns() >= deadline)
+		if (stack->is_watched_ready || clock_ns() >= deadline)
 			return 0;
 	}
 }
@@ -259,6 +250,6 @@ const struct stack_port_counters *stack_port_counters(const struct stack *stack,
 
 const u64 *stack_pauses(struct stack *stack, u32 port)
 {
-	pfc_settle(&stack->ports[port]->pfc, now_ns());
+	pfc_settle(&stack->ports[port]->pfc, clock_ns());
 	return (const u64 *)stack->ports[port]->pfc.counters;
 }

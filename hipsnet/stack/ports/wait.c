@@ -2,11 +2,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
-#include <time.h>
 
+#include "ports/clock.h"
 #include "ports/wait.h"
 
-#define NS_PER_S      1000000000ULL
 #define LOOK_NS       1000000ULL /* over which the frames are counted */
 #define STREAM_FRAMES 16         /* in that time, and for each message: from here on it is a stream */
 #define FRAME_BITS    (4096 * 8)
@@ -52,10 +51,10 @@ static struct timespec time_of(u64 ns)
 	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
-static int wait_for_frames(struct stack *stack, u64 left_ns)
+static int wait_for_frames(struct stack *stack, u64 wait_ns)
 {
 	struct pollfd fds[STACK_MOST_PORTS + 1];
-	const struct timespec wait = time_of(left_ns);
+	const struct timespec wait = time_of(wait_ns);
 
 	for (u32 i = 0; i < stack->count; i++)
 		/* What a frozen port does not take would wake us all the while. */
@@ -68,13 +67,46 @@ static int wait_for_frames(struct stack *stack, u64 left_ns)
 	return 0;
 }
 
+static bool has_come(const struct stack *stack)
+{
+	for (u32 i = 0; i < stack->count; i++)
+		if (!stack->ports[i]->is_frozen && xsk_waiting(stack->ports[i]->xsk))
+			return true;
+	return false;
+}
+
+/* Looks for a frame, not longer than until it is worth while, or something else is due. */
+static bool look(const struct stack *stack, u64 until_ns, u64 now_ns)
+{
+	u64 look_ns = exchange_look_ns(&stack->exchange), end_ns = now_ns + look_ns;
+
+	end_ns = until_ns < end_ns ? until_ns : end_ns;
+	while (look_ns && clock_ns() < end_ns)
+		if (has_come(stack))
+			return true;
+	return false;
+}
+
+static int sleep_by_the_clock(const struct stack *stack, u64 most_ns)
+{
+	const struct timespec wait = time_of(most_ns < stack->stream_ns ? most_ns : stack->stream_ns);
+
+	return most_ns && nanosleep(&wait, NULL) < 0 ? -errno : 0;
+}
+
+static u64 left_ns(u64 until_ns, u64 now_ns)
+{
+	return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
 int wait_until(struct stack *stack, u64 until_ns, u64 now_ns)
 {
-	u64 left = until_ns > now_ns ? until_ns - now_ns : 0;
+	int error = 0;
 
-	if (!stack->stream_ns)
-		return wait_for_frames(stack, left);
-	const struct timespec wait = time_of(left < stack->stream_ns ? left : stack->stream_ns);
-
-	return left && nanosleep(&wait, NULL) < 0 ? -errno : 0;
+	if (stack->stream_ns)
+		return sleep_by_the_clock(stack, left_ns(until_ns, now_ns));
+	if (!look(stack, until_ns, now_ns))
+		error = wait_for_frames(stack, left_ns(until_ns, clock_ns()));
+	exchange_note(&stack->exchange, has_come(stack), clock_ns() - now_ns);
+	return error;
 }

@@ -1,7 +1,9 @@
 /*
  * How a stack waits. While little comes, for the next frame: it is the first to know. While frames stream in,
  * by the clock: who is woken for each frame makes its sender pay for it, and sees no frame sooner that
- * matters.
+ * matters. Where frames answer frames at once, to and fro, it looks for the next one before it sleeps: to
+ * fall asleep and be woken takes longer than the answer. A look is short, and after one in vain there is none
+ * until several waits in a row were short.
  */
 #pragma once
 

@@ -1,0 +1,56 @@
+"""When a stack looks for the next frame before it sleeps, and when it does not any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hipsnet.stack.roce.core import Core
+
+SOON_NS, WAITS = 50_000, 16
+
+
+@pytest.fixture(scope="module")
+def face(core: Core) -> Any:
+    core.ffi.cdef(
+        "struct exchange { u32 short_waits; };"
+        "void note_wait(struct exchange *self, bool has_come, u64 took_ns);"
+        "u64 next_look_ns(const struct exchange *self);"
+    )
+    return core
+
+
+class Exchange:
+    def __init__(self, face: Core) -> None:
+        self.lib, self.state = face.lib, face.ffi.new("struct exchange *")
+
+    def waits(self, count: int, took_ns: int, has_come: bool = True) -> None:
+        for _ in range(count):
+            self.lib.note_wait(self.state, has_come, took_ns)
+
+    @property
+    def look_ns(self) -> int:
+        return int(self.lib.next_look_ns(self.state))
+
+
+def test_it_looks_after_short_waits_in_a_row_and_goes_on_while_they_are(face: Core) -> None:
+    exchange = Exchange(face)
+    assert exchange.look_ns == 0
+    exchange.waits(WAITS - 1, SOON_NS - 1)
+    assert exchange.look_ns == 0
+    exchange.waits(1, SOON_NS - 1)
+    assert exchange.look_ns == SOON_NS
+    exchange.waits(1000, 0)
+    assert exchange.look_ns == SOON_NS
+
+
+@pytest.mark.parametrize(("took_ns", "has_come"), [(SOON_NS, True), (1, False), (10**9, False)])
+def test_one_wait_that_was_not_short_ends_it(face: Core, took_ns: int, has_come: bool) -> None:
+    exchange = Exchange(face)
+    exchange.waits(1000, 1)
+    exchange.waits(1, took_ns, has_come)
+    for _ in range(WAITS):
+        assert exchange.look_ns == 0
+        exchange.waits(1, 1)
+    assert exchange.look_ns == SOON_NS
