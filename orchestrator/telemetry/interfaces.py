@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
 import numpy as np
 
 from orchestrator.lab import namespace_name
@@ -26,6 +29,7 @@ from orchestrator.telemetry.rtnetlink import LINK_64_WORDS, TC_STATS_WORDS
 
 _COUNTS = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _COUNTS_AT = np.array([2 * LINK_64_WORDS[name] + half for name in _COUNTS for half in (0, 1)])
+_PATIENCE_S = 0.3
 _QUEUE_AT = np.array([TC_STATS_WORDS["dropped"], TC_STATS_WORDS["backlog_bytes"]])
 
 
@@ -59,9 +63,7 @@ class Interfaces:
             self._forget(node)
         for node in came:
             self._ask(node, self._list)
-        told = self._sockets.told()
-        for node in sorted({*np.flatnonzero(~quiet).tolist(), *told, *came}):
-            self._ask(node, self._queues, self._counts)
+        self._ask_all(sorted({*np.flatnonzero(~quiet).tolist(), *self._sockets.told(), *came}), bool(went))
         self._links.tell(reading)
         self._tell_counts(reading)
         self._tell_queues(reading)
@@ -69,6 +71,15 @@ class Interfaces:
     def close(self) -> None:
         """Close the sockets."""
         self._sockets.close()
+
+    def _ask_all(self, nodes: Sequence[int], is_going: bool) -> None:
+        """While a fabric is removed the kernel makes all who ask wait until it is done: then they ask later."""
+        end = time.monotonic() + (0 if is_going else _PATIENCE_S)
+        for node in nodes:
+            if time.monotonic() < end:
+                self._ask(node, self._queues, self._counts)
+            else:
+                self._quiet.forget(node)
 
     def _ask(self, node: int, *dumps: Dump) -> None:
         netlink = self._sockets.of(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,6 +18,9 @@ from orchestrator.telemetry.fields import (
 )
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates, known
+
+Stoppers = Mapping[tuple[str, int], set[str]]
+"""The nodes that stop a node in a priority."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,11 @@ class Pause:
 def pauses(ports: WatchedPorts, rates: Rates) -> tuple[Pause, ...]:
     """All pauses of an interval, the longest (then the most frames) first."""
     found = [*_seen(ports, rates, by_victims=True), *_seen(ports, rates, by_victims=False)]
-    edges = [(pause.culprit, pause.victim, pause.priority) for pause in found]
+    stoppers = stoppers_of((pause.culprit, pause.victim, pause.priority) for pause in found)
 
     @cache
     def beginning(culprit: str, priority: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        nodes = roots(edges, culprit, priority)
+        nodes = roots(stoppers, culprit, priority)
         full = (fullest(ports, rates, node, priority) for node in nodes)
         return nodes, tuple(port for port in full if port is not None)
 
@@ -74,16 +77,20 @@ def pauses(ports: WatchedPorts, rates: Rates) -> tuple[Pause, ...]:
     return tuple(sorted(rooted, key=lambda pause: (-(pause.share or 0), -pause.frames_per_s, pause.by)))
 
 
-def roots(edges: Iterable[tuple[str, str, int]], culprit: str, priority: int) -> tuple[str, ...]:
+def stoppers_of(edges: Iterable[tuple[str, str, int]]) -> Stoppers:
+    """Out of (culprit, victim, priority): who stops each victim."""
+    found: dict[tuple[str, int], set[str]] = {}
+    for by, of, priority in edges:
+        found.setdefault((of, priority), set()).add(by)
+    return found
+
+
+def roots(stoppers: Stoppers, culprit: str, priority: int) -> tuple[str, ...]:
     """Where the stopping by `culprit` comes from, going back from victims to their culprits; sorted."""
-    stoppers: dict[str, set[str]] = {}
-    for by, of, lane in edges:
-        if lane == priority:
-            stoppers.setdefault(of, set()).add(by)
     seen, waiting, found = {culprit}, [culprit], set()
     while waiting:
         node = waiting.pop()
-        behind = stoppers.get(node, set())
+        behind = stoppers.get((node, priority), set())
         if not behind:
             found.add(node)
         waiting += behind - seen

@@ -68,8 +68,21 @@ SORTS = (*(column.title for column in COLUMNS), "port", "pause")
 def cell(column: Column, sample: Sample) -> tuple[str, Style]:
     """A number with its style; `*` behind it says that it is the whole port's."""
     value = getattr(sample, column.name)
-    mark = "*" if column.name in sample.whole and value is not None else " "
-    return f"{column.text(value):>{column.width}}{mark}", column.style(value)
+    is_whole = column.name in sample.whole and value is not None
+    return _made(column, value, is_whole) if value else _NOTHING[column.name, value is None, is_whole]
+
+
+def _made(column: Column, value: float | None, is_whole: bool) -> tuple[str, Style]:
+    return f"{column.text(value):>{column.width}}{'*' if is_whole else ' '}", column.style(value)
+
+
+_NOTHING = {
+    (column.name, is_unknown, is_whole): _made(column, None if is_unknown else 0.0, is_whole)
+    for column in COLUMNS
+    for is_unknown in (False, True)
+    for is_whole in (False, True)
+}
+"""Most cells have a 0, or nothing."""
 
 
 def arranged(snapshot: Snapshot, rows: Rows, by: int, descending: bool) -> Rows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -21,6 +22,7 @@ from textual.widget import Widget
 from orchestrator.top import severity
 
 Line = tuple[tuple[str, Style], ...]
+_NOWHERE = 1 << 20
 SELECTED = Style(bgcolor="#2b4059", bold=True) if severity.HAS_COLOR else Style(reverse=True)
 
 
@@ -94,11 +96,9 @@ class LineView(Widget, can_focus=True):
         before, self._shown = self._shown, lines
         self._strips = self._made(before, lines, width)
         changed = [
-            Region(start, y, end - start, 1)
-            for y in range(max(len(before), len(lines)))
-            for start, end in _difference(
-                before[y] if y < len(before) else (), lines[y] if y < len(lines) else (), width
-            )
+            Region(start, y, width - start, 1)
+            for y, (old, new) in enumerate(zip_longest(before, lines, fillvalue=()))
+            if old is not new and (start := _first_difference(old, new)) < width
         ]
         if changed:
             self.refresh(*changed)
@@ -187,17 +187,11 @@ def _segment(text: str, style: Style) -> Segment:
     return Segment(text, severity.GROUND + style)
 
 
-def _difference(before: Line, after: Line, width: int) -> list[tuple[int, int]]:
-    """Which columns of a line have to be drawn again: none, or from the first to the last that changed."""
-    if before == after:
-        return []
-    if len(before) != len(after):
-        return [(0, width)]
-    at, start, end = 0, width, 0
-    for old, new in zip(before, after, strict=True):
-        if len(old[0]) != len(new[0]):
-            return [(0, width)]
+def _first_difference(before: Line, after: Line) -> int:
+    """From which column on a line has to be drawn again; far beyond its end if it is the same."""
+    at = 0
+    for old, new in zip(before, after, strict=False):
         if old != new:
-            start, end = min(start, at), at + len(new[0])
+            return at
         at += len(new[0])
-    return [(start, min(end, width))] if start < width else []
+    return _NOWHERE if len(before) == len(after) else at

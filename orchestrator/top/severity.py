@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from orchestrator.telemetry.rates import known
 
 NONE, SOME, MUCH, MOST, ALL, DOWN = range(6)
 SIGNS = "·░▒▓█x"
-_SHARES = np.array([1e-12, 0.1, 0.5, 0.99])
-_FRAMES_PER_S = np.array([1e-12, 10.0, 100.0])
+_SHARES = (1e-12, 0.1, 0.5, 0.99)
+_FRAMES_PER_S = (1e-12, 10.0, 100.0)
 MEANINGS = ("none", "some", "10 %", "50 %", "99 %", "down")
 HAS_COLOR = not os.environ.get("NO_COLOR")
 
@@ -52,8 +53,8 @@ Levels = np.ndarray[Any, np.dtype[np.int64]]
 def of_pause(share: float | None, frames_per_s: float | None) -> int:
     """Of one pause: by its share of the time or, where nobody counts that, by its frames."""
     if share is not None:
-        return int(np.searchsorted(_SHARES, share, side="right"))
-    return int(np.searchsorted(_FRAMES_PER_S, frames_per_s or 0.0, side="right"))
+        return bisect_right(_SHARES, share)
+    return bisect_right(_FRAMES_PER_S, frames_per_s or 0.0)
 
 
 def of_ports(snapshot: Snapshot) -> tuple[Levels, Levels]:

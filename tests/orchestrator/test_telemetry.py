@@ -14,7 +14,7 @@ from orchestrator.telemetry import fields
 from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.events import changes_of_links, changes_of_storms, storms
 from orchestrator.telemetry.fields import FIELDS, LANES, WHOLE
-from orchestrator.telemetry.pauses import pauses, roots
+from orchestrator.telemetry.pauses import pauses, roots, stoppers_of
 from orchestrator.telemetry.ports import WatchedPorts, watch_lab
 from orchestrator.telemetry.rates import Rates, between, increase, possible
 from orchestrator.telemetry.reading import Reading, empty
@@ -146,8 +146,8 @@ def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
 
 def test_a_circle_has_no_beginning() -> None:
     ring = [("a", "b", 3), ("b", "c", 3), ("c", "a", 3), ("x", "a", 4)]
-    assert all(roots(ring, node, 3) == () for node in "abc")
-    assert roots([*ring, ("d", "a", 3)], "c", 3) == ("d",)
+    assert all(roots(stoppers_of(ring), node, 3) == () for node in "abc")
+    assert roots(stoppers_of([*ring, ("d", "a", 3)]), "c", 3) == ("d",)
     torus = ports_of(kind="torus", sides=(4,))
     ends = {(f"s{at}.p{way}", 3): 0 for at in range(4) for way in (0, 1)}
     stopped = {key: 5 if key[0].endswith("p0") else 0 for key in ends}
