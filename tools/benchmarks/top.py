@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,7 @@ FABRIC = "{kind: bcube, n: 8, levels: 2}"
 WANTED = 0.02
 _START_S = 30.0
 _SETTLE_S = 5.0
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -53,22 +55,27 @@ def top(
     seconds: Annotated[float, typer.Option(min=1, help="Length of each measurement.")] = 60.0,
     sizes: Annotated[str, typer.Option(help="Terminals, as columns x lines.")] = "200x60,80x24",
     incast: Annotated[
-        bool, typer.Option(help="Also while 14 servers send to one, on the same cores.")
+        bool, typer.Option(help="Also while its neighbours send to one server, on the same cores.")
     ] = False,
+    section: Annotated[str, typer.Option("--fabric", help="The file's section.")] = FABRIC,
     rate: Annotated[str, typer.Option(help="Rate of every cable.")] = "20Mbit/s",
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write results here; - for stdout.")
     ] = None,
 ) -> None:
-    """`hipsnet top` at one look a second on a BCube(8,2) with lossless switches: what it takes of a core."""
+    """`hipsnet top` at one look a second on a fabric with lossless switches: what it takes of a core."""
     if shutil.which("tmux") is None:
         raise CapabilityError("tmux wanted, not found; run: apt install tmux")
     terminals = [_size(text) for text in sizes.split(",")]
-    with lossless_lab(FABRIC, rate) as (topology, fabric, file):
-        costs = [measure(file, size, seconds) for size in terminals]
-        if incast:
-            costs += [_beside_an_incast(topology, fabric, file, size, seconds) for size in terminals]
-    Console(stderr=str(json_file) == "-").print(_table(costs))
+    costs = []
+    with lossless_lab(section, rate) as (topology, fabric, file):
+        for busy in (False, True) if incast else (False,):
+            for size in terminals:
+                sending = _incast(topology, fabric, seconds) if busy else nullcontext()
+                with sending:
+                    costs.append(measure(file, size, seconds, busy))
+                typer.echo(f"{costs[-1].terminal}: {costs[-1].core:.2%}", err=True)
+    Console(stderr=str(json_file) == "-").print(_table(section, costs))
     if json_file is not None:
         text = json.dumps({"benchmark": "top", "results": [asdict(cost) for cost in costs]}, indent=2) + "\n"
         typer.echo(text, nl=False) if str(json_file) == "-" else json_file.write_text(text)
@@ -85,14 +92,13 @@ def measure(file: Path, size: tuple[int, int], seconds: float, incast: bool = Fa
     return Cost("x".join(map(str, size)), incast, took, user, system)
 
 
-def _beside_an_incast(
-    topology: Topology, fabric: Fabric, file: Path, size: tuple[int, int], seconds: float
-) -> Cost:
+@contextmanager
+def _incast(topology: Topology, fabric: Fabric, seconds: float) -> Iterator[None]:
     first = fabric.servers[0]
     flows = [Flow(source, target) for target in first.ports for source in facing(fabric, target)]
     sending = traffic.start(topology, fabric, flows, seconds + _START_S)
     try:
-        return measure(file, size, seconds, incast=True)
+        yield
     finally:
         sending.terminate()
         sending.communicate()
@@ -101,8 +107,10 @@ def _beside_an_incast(
 @contextmanager
 def _terminal(arguments: Sequence[str], size: tuple[int, int]) -> Iterator[int]:
     """`hipsnet ARGUMENTS` in a tmux of its own: its process id, once there is something on its screen."""
-    tmux = ["tmux", "-L", f"hipsnet-bench-{os.getpid()}", "-f", "/dev/null"]
     columns, lines = map(str, size)
+    # A server of its own each time: the last one may still be at its end.
+    name = f"hipsnet-bench-{os.getpid()}-{next(_numbers)}"
+    tmux = ["tmux", "-L", name, "-f", "/dev/null"]
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", *arguments]
     subprocess.run([*tmux, "new-session", "-d", "-x", columns, "-y", lines, *command], check=True)
     try:
@@ -137,8 +145,8 @@ def _size(text: str) -> tuple[int, int]:
     return int(columns), int(lines)
 
 
-def _table(costs: Sequence[Cost]) -> Table:
-    view = Table(title="hipsnet top, BCube(8,2): 64 servers, 16 switches, one look a second")
+def _table(section: str, costs: Sequence[Cost]) -> Table:
+    view = Table(title=f"hipsnet top, one look a second\n{section}")
     for column in ("terminal", "traffic", "s", "user", "kernel", "of a core", f"<= {WANTED:.0%}"):
         view.add_column(column, justify="right")
     for cost in costs:

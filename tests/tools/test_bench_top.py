@@ -1,0 +1,30 @@
+"""`tools/bench top` on a small fabric: what it says is the CPU time of a `top` that was alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from tools.benchmarks.top import app
+
+GROUP_OF_2 = "{kind: bcube, n: 2, levels: 1}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root: makes network namespaces")
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux: a real terminal")
+def test_the_cost_of_a_live_top_beside_an_incast_and_alone() -> None:
+    options = ["--fabric", GROUP_OF_2, "--seconds", "1", "--sizes", "80x24", "--incast", "--json", "-"]
+    done = CliRunner().invoke(app, options)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["results"]
+    assert [(cost["terminal"], cost["incast"]) for cost in found] == [("80x24", False), ("80x24", True)]
+    assert all(cost["seconds"] >= 1 and 0 < cost["user"] + cost["system"] < 1 for cost in found)
+
+
+def test_a_size_that_is_none_is_refused() -> None:
+    done = CliRunner().invoke(app, ["--sizes", "large"])
+    assert done.exit_code != 0 and "columns x lines" in str(done.exception)
