@@ -12,8 +12,6 @@ from tools.virtual_machine.installed import find_kernel, require_programs
 MODULES = ("veth", "ib_uverbs", "rdma_rxe")
 MEMORY = "2G"
 TIMEOUT_S = 1800
-# An emulated processor takes all that it gets: the tests beside it go first, but do not bring it to a stand.
-_BESIDE = ("nice", "-n", "10")
 
 
 def in_machine(nodeids: Sequence[str]) -> Outputs:
@@ -28,5 +26,5 @@ def in_machine(nodeids: Sequence[str]) -> Outputs:
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     modules = [word for module in MODULES for word in ("--module", module)]
     options = [*modules, "--memory", MEMORY, "--timeout", str(TIMEOUT_S), "--writable", str(kept)]
-    tool = [*_BESIDE, sys.executable, "-m", "tools.virtual_machine", *options]
+    tool = [sys.executable, "-m", "tools.virtual_machine", *options]
     yield from outputs_of([*tool, "--", *running(nodeids)])
