@@ -41,7 +41,9 @@ ENDS = (End("near0", "02:48:00:00:01:01", "10.0.0.1"), End("far0", "02:48:00:00:
 def rdma_pair() -> Iterator[tuple[End, End]]:
     """The cable with both ends up and their devices active; all of it is taken away afterwards."""
     near, far = ENDS
-    links = [f"link add {near.netdev} mtu {MTU} type veth peer name {far.netdev} mtu {MTU}"]
+    # Born with their MACs: to those of chance udev gives others, at a moment of its own.
+    births = [f"{end.netdev} address {end.mac} mtu {MTU}" for end in ENDS]
+    links = [f"link add {births[0]} type veth peer name {births[1]}"]
     try:
         for name in ("accept_local", "rp_filter"):
             for where in ("all", "default"):
@@ -65,7 +67,7 @@ def rdma_pair() -> Iterator[tuple[End, End]]:
 
 def _settings(end: End, other: End, number: int) -> list[str]:
     return [
-        f"link set {end.netdev} up address {end.mac}",
+        f"link set {end.netdev} up",
         f"addr add {end.address}/32 dev {end.netdev}",
         f"neigh add {other.address} lladdr {other.mac} dev {end.netdev} nud permanent",
         f"rule add pref {100 + number} iif {end.netdev} lookup local",

@@ -34,10 +34,10 @@ def run(*command: str) -> None:
 def cable() -> Iterator[None]:
     """A veth pair, with an rxe device at the one end, and nothing of the kernel's at the other."""
     ours, theirs = (":".join(f"{byte:02x}" for byte in mac) for mac in MACS)
-    run("ip", "link", "add", THEIRS, "mtu", str(MTU), "type", "veth", "peer", "name", OURS, "mtu", str(MTU))
+    # Born with their MACs: to those of chance udev gives others, at a moment of its own.
+    near, far = ((name, "address", mac, "mtu", str(MTU)) for name, mac in ((THEIRS, theirs), (OURS, ours)))
+    run("ip", "link", "add", *near, "type", "veth", "peer", "name", *far)
     try:
-        run("ip", "link", "set", THEIRS, "address", theirs)
-        run("ip", "link", "set", OURS, "address", ours)
         run("ip", "addr", "add", f"{IPv4Address(IPS[1])}/24", "dev", THEIRS)
         for name in (THEIRS, OURS):
             run("ip", "link", "set", name, "up")

@@ -33,11 +33,17 @@ def condition() -> tuple[str, ...]:
     return (settings, *found, run("ip", "-d", "-o", "link", "show", "e0"))
 
 
+def add_cable(near: str, far: str, mac: str) -> None:
+    """A veth pair, born with its MACs: to those of chance udev gives others, at a moment of its own."""
+    ends = (near, "address", f"{mac}0"), (far, "address", f"{mac}1")
+    run("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1])
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """A file for both servers, and their cable; beside it an interface with an RDMA device of somebody else."""
-    run("ip", "link", "add", CABLE[0], "type", "veth", "peer", "name", CABLE[1])
-    run("ip", "link", "add", "other", "type", "veth", "peer", "name", "other1")
+    add_cable(*CABLE, "02:00:00:00:00:0")
+    add_cable("other", "other1", "02:00:00:00:01:0")
     for name in (*CABLE, "other"):
         run("ip", "link", "set", name, "up")
     run("rdma", "link", "add", "theirs", "type", "rxe", "netdev", "other")
