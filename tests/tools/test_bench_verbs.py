@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from hipsnet.errors import TransportError
 from tools.benchmarks.verbs import Sample, app, summarize
-from tools.benchmarks.verbs_turns import BYTES, MOST, WRITES, writes_of
+from tools.benchmarks.verbs_turns import BYTES, MOST, WRITES, first_possible, told, writes_of
+
+PRINTED = """\
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      512              0.00               {average}   \t\t   0.000512
+---------------------------------------------------------------------------------------
+"""
 
 
 def test_the_median_turn_counts() -> None:
@@ -23,6 +31,20 @@ def test_a_turn_is_long_enough_for_every_size() -> None:
     assert writes_of(1 << 26) == WRITES
     assert writes_of(65536) == BYTES // 65536
     assert writes_of(64) == MOST
+
+
+def test_perftest_tells_its_average_in_units_of_two_to_the_twenty() -> None:
+    assert told(PRINTED.format(average="32.00"), 65536) == 32 << 20
+    with pytest.raises(TransportError, match=r"(?s)told no bandwidth for 4096 bytes; it said:.*#bytes"):
+        told(PRINTED.format(average="32.00"), 4096)
+
+
+def test_a_turn_of_perftest_that_cannot_be_is_taken_again() -> None:
+    """It wrote 32 MiB, and has lived for 2 s: less than 16 MiB/s cannot be."""
+    turns = [(PRINTED.format(average=average), 2.0) for average in ("0.00", "15.90", "32.00", "40.00")]
+    assert first_possible(iter(turns), 65536) == 32 << 20
+    with pytest.raises(TransportError, match=r"(?s)0 bytes/s in 2\.0 s; .* in 2\.0 s; look at .*#iterations"):
+        first_possible(turns[:2], 65536)
 
 
 def test_refuses_sizes_that_cannot_be_sent() -> None:

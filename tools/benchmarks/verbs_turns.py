@@ -16,7 +16,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -33,6 +33,7 @@ WRITES, BYTES, MOST = 16, 32 << 20, 1024
 """A turn is at least so many writes and so many bytes; small writes are never more than the last."""
 PATH_MTU = 4096
 _PATIENCE_S = 120.0
+_ATTEMPTS = 5
 _PORT = 29500
 _processes = multiprocessing.get_context("fork")
 
@@ -43,26 +44,55 @@ def writes_of(size_bytes: int) -> int:
 
 def perftest(size_bytes: int) -> float:
     """Bytes a second of ib_write_bw: its average over one run."""
+    return first_possible((_perftest_run(size_bytes) for _ in range(_ATTEMPTS)), size_bytes)
+
+
+def first_possible(runs: Iterable[tuple[str, float]], size_bytes: int) -> float:
+    """The bandwidth of the first run that can be true; a run is what ib_write_bw printed, and how long it lived.
+
+    It counts the processor's cycles and guesses their length. On an emulated processor the guess can fail: it is
+    0 then, and so is the bandwidth. Whatever it says, its writes took no longer than its life.
+    """
+    wrong = []
+    for text, lived_s in runs:
+        rate = told(text, size_bytes)
+        if rate * lived_s >= writes_of(size_bytes) * size_bytes:
+            return rate
+        wrong.append(f"{rate:g} bytes/s in {lived_s:.1f} s")
+    raise TransportError(
+        f"ib_write_bw wrote {writes_of(size_bytes)} times {size_bytes} bytes and told what cannot be, "
+        f"{'; '.join(wrong)}; look at its words about the processor's clock:\n{text}"
+    )
+
+
+def told(text: str, size_bytes: int) -> float:
+    """The average bytes a second that ib_write_bw printed; TransportError if it printed none."""
+    found = re.search(rf"^\s*{size_bytes}\s+\d+\s+[\d.]+\s+([\d.]+)", text, re.MULTILINE)
+    if found is None:
+        raise TransportError(f"ib_write_bw told no bandwidth for {size_bytes} bytes; it said:\n{text}")
+    return float(found[1]) * (1 << 20)  # its MB are 2^20
+
+
+def _perftest_run(size_bytes: int) -> tuple[str, float]:
+    """What a client printed that came to its end, and how long it lived."""
     near, far = ENDS
     common = [
         *("-s", str(size_bytes), "-n", str(writes_of(size_bytes)), "-m", str(PATH_MTU)),
         *("-t", str(WINDOW), "-Q", str(min(SIGNAL_EVERY, writes_of(size_bytes))), "-F", "-N"),
     ]
-    server = _perftest(far.device, endpoint_of(far.address).gid_index, common)
+    near_gid, far_gid = (endpoint_of(end.address).gid_index for end in ENDS)
+    server = _perftest(far.device, far_gid, common)
     try:
-        text = ""
         deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
-            index = endpoint_of(near.address).gid_index
-            client = _perftest(near.device, index, [*common, far.address])
+        while True:
+            began = time.monotonic()
+            client = _perftest(near.device, near_gid, [*common, far.address])
             text = client.communicate(timeout=_PATIENCE_S)[0]
             if client.returncode == 0:
-                break
+                return text, time.monotonic() - began
+            if time.monotonic() > deadline:
+                raise TransportError(f"ib_write_bw ended with {client.returncode}; it said:\n{text}")
             time.sleep(0.1)  # the server does not listen yet
-        found = re.search(rf"^\s*{size_bytes}\s+\d+\s+[\d.]+\s+([\d.]+)", text, re.MULTILINE)
-        if found is None:
-            raise TransportError(f"ib_write_bw told no bandwidth for {size_bytes} bytes; it said:\n{text}")
-        return float(found[1]) * (1 << 20)  # its MB are 2^20
     finally:
         server.kill()
         server.wait()
