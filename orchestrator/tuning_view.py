@@ -20,7 +20,19 @@ from hipsnet.topology.quantities import format_rate
 from orchestrator.figures import INK, figure
 from orchestrator.tuning import Setting, Trial, best, flaw, is_good, shown_xoff, size
 
-_COLUMNS = ("", "XOFF", "XON", "ECN", "goodput", "sync", "lost", "marks", "paused: incast", "sync", "both")
+_COLUMNS = (
+    "",
+    "XOFF",
+    "XON",
+    "ECN",
+    "goodput",
+    "sync",
+    "lost",
+    "marks",
+    "paused:\nincast",
+    "\nsync",
+    "\nboth",
+)
 _INCAST, _PROBE, _PALE = "#2563eb", "#f59e0b", 0.35
 
 
@@ -65,7 +77,7 @@ def parts(
         title=f"{topology.name} at {format_rate(topology.link.rate_bps)}: an incast, and HiPS all-reduces"
     )
     for number, column in enumerate(_COLUMNS):
-        table.add_column(column, justify="left" if number < 4 else "right")
+        table.add_column(column, justify="left" if number < 4 else "right", no_wrap=True)
     for trial in trials:
         style = "bold green" if trial is chosen else "" if is_good(trial, trials) else "dim"
         names = ("file" if trial.is_present else "", "best" if trial is chosen else flaw(trial, trials))

@@ -18,7 +18,7 @@ app = typer.Typer()
 pfc = typer.Typer(no_args_is_help=True)
 app.add_typer(pfc, name="pfc", help="Priority flow control: what its thresholds are, and why.")
 
-_WIDTH = 120
+_WIDTH = 124
 
 
 @pfc.command()
