@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -30,13 +31,24 @@ def bcube(tmp_path: Path) -> Iterator[Arena]:
         yield made
 
 
-def keep_reducing(comm: Any) -> None:
+class KeepReducing:
     """Until something fails; what comes back is never anything but the whole sum."""
-    deadline = time.monotonic() + 4 * BOUND_S
-    while time.monotonic() < deadline:
-        array = np.full(300_000, comm.rank, np.float32)
-        comm.all_reduce(array)
-        assert (array == 36).all()
+
+    def __init__(self) -> None:
+        self._under_way = multiprocessing.get_context("fork").Semaphore(0)
+
+    def __call__(self, comm: Any) -> None:
+        deadline = time.monotonic() + 4 * BOUND_S
+        while time.monotonic() < deadline:
+            array = np.full(300_000, comm.rank, np.float32)
+            comm.all_reduce(array)
+            assert (array == 36).all()
+            self._under_way.release()
+
+    def wait(self, ranks: list[Rank]) -> None:
+        """Until as many collectives are done as there are ranks: all have met."""
+        for _ in ranks:
+            assert self._under_way.acquire(timeout=4 * BOUND_S)
 
 
 def survivors(ranks: list[Rank], without: int) -> list[Outcome]:
@@ -44,8 +56,9 @@ def survivors(ranks: list[Rank], without: int) -> list[Outcome]:
 
 
 def test_a_rank_that_dies_is_named_by_all(bcube: Arena) -> None:
-    with bcube.start(keep_reducing, **IMPATIENT) as ranks:
-        time.sleep(1.5)
+    body = KeepReducing()
+    with bcube.start(body, **IMPATIENT) as ranks:
+        body.wait(ranks)
         ranks[4].signal(signal.SIGKILL)
         for outcome in survivors(ranks, without=4):
             assert (
@@ -57,8 +70,9 @@ def test_a_rank_that_dies_is_named_by_all(bcube: Arena) -> None:
 
 
 def test_a_rank_that_is_stopped_is_named_by_all(bcube: Arena) -> None:
-    with bcube.start(keep_reducing, **IMPATIENT) as ranks:
-        time.sleep(1.5)
+    body = KeepReducing()
+    with bcube.start(body, **IMPATIENT) as ranks:
+        body.wait(ranks)
         stopped_at = time.monotonic()
         ranks[7].signal(signal.SIGSTOP)
         for outcome in survivors(ranks, without=7):
@@ -83,7 +97,7 @@ def test_a_rank_that_exits_before_the_first_collective(bcube: Arena) -> None:
 def test_a_rank_that_never_starts_is_named_with_its_address(bcube: Arena) -> None:
     # Rank 3's greeting says so before anything else: it has no token, and is a stranger to all others.
     with bcube.start(
-        keep_reducing, per_rank={3: {"token": "other"}}, start_timeout_s=1.5, **IMPATIENT
+        KeepReducing(), per_rank={3: {"token": "other"}}, start_timeout_s=1.5, **IMPATIENT
     ) as ranks:
         outcomes = survivors(ranks, without=3)
         assert all(outcome.error for outcome in outcomes)
@@ -115,7 +129,7 @@ def test_another_call_on_one_rank(bcube: Arena, odd_one: Any, words: str) -> Non
 
 def test_another_algorithm_on_one_rank(bcube: Arena) -> None:
     with bcube.start(
-        keep_reducing, per_rank={8: {"algorithm": "ring"}}, start_timeout_s=3.0, **IMPATIENT
+        KeepReducing(), per_rank={8: {"algorithm": "ring"}}, start_timeout_s=3.0, **IMPATIENT
     ) as ranks:
         errors = [rank.outcome(BOUND_S).error for rank in ranks]
     assert all(errors)
