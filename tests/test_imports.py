@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ERRORS, SETTINGS, SIZES = "hipsnet.errors", "hipsnet.settings", "hipsnet.sizes"
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, set[str]] = {
     "kernel": set(),
     ERRORS: set(),
     SIZES: {ERRORS},
@@ -22,8 +22,27 @@ MAY_IMPORT = {
     "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.topology", "hipsnet.transport"},
     "hipsnet": {ERRORS, SETTINGS, "hipsnet.collective"},  # hipsnet/__init__.py, the face of the library
 }
-MAY_IMPORT["orchestrator"] = set(MAY_IMPORT)
+_LIBRARY = set(MAY_IMPORT)
+_ORCHESTRATOR: dict[str, set[str]] = {
+    "topology_file": set(),
+    "views": set(),
+    "lab": set(),
+    "machine": {"lab"},
+    "provision": {"lab"},
+    "telemetry": {"lab", "provision"},
+    "top": {"telemetry"},
+    "exporter": {"telemetry"},
+    "jobs": {"telemetry", "topology_file"},
+    "pfc": {"jobs", "lab", "telemetry", "topology_file", "views"},
+}
+_ORCHESTRATOR["commands"] = set(_ORCHESTRATOR)
+_ORCHESTRATOR |= {"command_line": {"commands"}, "cli": {"command_line"}}
+MAY_IMPORT |= {
+    f"orchestrator.{room}": _LIBRARY | {f"orchestrator.{other}" for other in others}
+    for room, others in _ORCHESTRATOR.items()
+}
 MAY_IMPORT["tools"] = set(MAY_IMPORT)
+DIVIDED = ("hipsnet", "orchestrator")
 PACKAGES = {room.partition(".")[0] for room in MAY_IMPORT} | {"tests"}
 
 
@@ -42,8 +61,8 @@ def upward(root: Path) -> list[str]:
 
 
 def room_of(module: tuple[str, ...]) -> str:
-    """The room of a module: `hipsnet.<room>`, `hipsnet` itself, or the package's name."""
-    return ".".join(module[:2]) if module[0] == "hipsnet" and module[1:2] != ("__init__",) else module[0]
+    """The room of a module: `hipsnet.<room>`, `orchestrator.<room>`, or the package's name."""
+    return ".".join(module[:2]) if module[0] in DIVIDED and module[1:2] != ("__init__",) else module[0]
 
 
 def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -56,7 +75,7 @@ def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
             above = ".".join(module[: -node.level]) if node.level else ""
             base = ".".join(filter(None, (above, node.module)))
             # `from hipsnet import topology` names a room only together with what it imports.
-            names = [f"{base}.{alias.name}" if base == "hipsnet" else base for alias in node.names]
+            names = [f"{base}.{alias.name}" if base in DIVIDED else base for alias in node.names]
         yield from ((node.lineno, name) for name in names if name.split(".")[0] in PACKAGES)
 
 
@@ -71,8 +90,12 @@ def test_the_table_itself_runs_one_way() -> None:
     assert seen == set(MAY_IMPORT)
 
 
-def test_every_package_of_the_library_is_in_the_table() -> None:
-    rooms = {f"hipsnet.{init.parent.name}" for init in (ROOT / "hipsnet").glob("*/__init__.py")}
+def test_every_room_is_in_the_table() -> None:
+    rooms = {
+        f"{package}.{init.parent.name}"
+        for package in DIVIDED
+        for init in (ROOT / package).glob("*/__init__.py")
+    }
     assert rooms <= set(MAY_IMPORT)
 
 
@@ -82,7 +105,11 @@ def test_every_package_of_the_library_is_in_the_table() -> None:
         ("hipsnet/topology/a.py", "import hipsnet.node.links", "hipsnet.topology imports hipsnet.node"),
         ("hipsnet/topology/a.py", "from hipsnet import node", "hipsnet.topology imports hipsnet.node"),
         ("hipsnet/topology/a.py", "from ..node import links", "hipsnet.topology imports hipsnet.node"),
-        ("hipsnet/node/a.py", "from orchestrator.plan import x", "hipsnet.node imports orchestrator"),
+        (
+            "hipsnet/node/a.py",
+            "from orchestrator.provision.plan import x",
+            "hipsnet.node imports orchestrator.provision",
+        ),
         (
             "hipsnet/transport/a.py",
             "from hipsnet.topology import x",
@@ -100,8 +127,18 @@ def test_every_package_of_the_library_is_in_the_table() -> None:
         ),
         ("hipsnet/new/a.py", "import hipsnet.errors", "hipsnet.new imports hipsnet.errors"),
         ("kernel/a.py", "import hipsnet.errors", "kernel imports hipsnet.errors"),
-        ("orchestrator/a.py", "from tests import x", "orchestrator imports tests"),
-        ("orchestrator/a.py", "import tools.bench", "orchestrator imports tools"),
+        ("orchestrator/lab/a.py", "from tests import x", "orchestrator.lab imports tests"),
+        ("orchestrator/lab/a.py", "import tools.bench", "orchestrator.lab imports tools"),
+        (
+            "orchestrator/lab/a.py",
+            "from orchestrator.provision import plan",
+            "orchestrator.lab imports orchestrator.provision",
+        ),
+        (
+            "orchestrator/views/a.py",
+            "from orchestrator import cli",
+            "orchestrator.views imports orchestrator.cli",
+        ),
     ],
 )
 def test_a_planted_import_is_found(tmp_path: Path, file: str, source: str, told: str) -> None:

@@ -17,7 +17,7 @@ from hipsnet.stack.xsk.handover import path_of, serve
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.topology.fabric import Server
 from orchestrator import topology_file
-from orchestrator.lab import namespace_name
+from orchestrator.lab.namespaces import namespace_name
 
 app = typer.Typer()
 

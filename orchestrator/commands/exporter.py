@@ -30,8 +30,8 @@ def exporter(
         signal.signal(end, lambda *_: ended.set())
     from prometheus_client import CollectorRegistry, start_http_server  # only for those who export
 
-    from orchestrator.drift import Drift
     from orchestrator.exporter import FabricCollector
+    from orchestrator.provision.drift import Drift
     from orchestrator.telemetry import watching
 
     topology, fabric = topology_file.load(file)

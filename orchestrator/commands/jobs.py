@@ -47,7 +47,7 @@ def run(
     A program finds its place in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and the engine's
     options in HIPSNET_* variables, which `hipsnet.init()` reads.
     """
-    from orchestrator import running  # numpy and netlink: only for those who run something
+    from orchestrator.jobs import running  # numpy and netlink: only for those who run something
 
     wanted = running.Wanted(size, sizes, model, dtype, iters, warmup, check, json)
     raise typer.Exit(running.run(file, tuple(command or ()), wanted, engine))
@@ -66,6 +66,6 @@ def schedule(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Print the stages of a synchronization as one server sees them, and every port's load."""
-    from orchestrator import schedule_view  # numpy: only for those who look at schedules
+    from orchestrator.jobs import schedule_view  # numpy: only for those who look at schedules
 
     typer.echo(schedule_view.show(file, engine, size, dtype, server, as_json))

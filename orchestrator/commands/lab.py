@@ -16,20 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hipsnet.errors import InputError, Interrupted
 from hipsnet.node.change import Change
 from hipsnet.topology import Fabric, Topology
-from orchestrator import (
-    execution,
-    fabrics,
-    hosts,
-    impairment,
-    inspection,
-    ping_view,
-    pinging,
-    plan_view,
-    provisioning,
-    removal,
-    topology_file,
-)
-from orchestrator.plan import Plan, make_plan
+from orchestrator import topology_file
+from orchestrator.lab import execution, fabrics, ping_view, pinging
+from orchestrator.provision import hosts, impairment, inspection, plan_view, provisioning, removal
+from orchestrator.provision.plan import Plan, make_plan
 
 app = typer.Typer()
 File = Annotated[Path, typer.Argument(metavar="FILE", help="topology file")]

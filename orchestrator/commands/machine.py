@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hipsnet.errors import InputError
 from orchestrator import topology_file
-from orchestrator.doctor import Check, can_run_lab, examine, examine_ports
+from orchestrator.machine.doctor import Check, can_run_lab, examine, examine_ports
 
 app = typer.Typer()
 

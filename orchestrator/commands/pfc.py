@@ -12,7 +12,8 @@ from rich.console import Console
 
 from hipsnet.errors import InputError
 from hipsnet.sizes import parse_size
-from orchestrator import pfc_view, topology_file
+from orchestrator import topology_file
+from orchestrator.pfc import headroom_view
 
 app = typer.Typer()
 pfc = typer.Typer(no_args_is_help=True)
@@ -28,12 +29,12 @@ def explain(
 ) -> None:
     """Show how the headroom of every port comes about, part by part, and the thresholds that hold."""
     topology, fabric = topology_file.load(file)
-    groups = pfc_view.explained(topology, fabric)
+    groups = headroom_view.explained(topology, fabric)
     if as_json:
-        typer.echo(json.dumps(pfc_view.as_json(topology, groups), indent=2))
+        typer.echo(json.dumps(headroom_view.as_json(topology, groups), indent=2))
         return
     console = _console()
-    for part in pfc_view.parts(topology, groups):
+    for part in headroom_view.parts(topology, groups):
         console.print(part)
 
 
@@ -49,7 +50,7 @@ def events(
     """Show the storms that the watchdog has detected, and queues that wait in a circle now."""
     if not 0.1 <= seconds <= 60:
         raise InputError(f"--seconds: found {seconds:g}; wanted 0.1 to 60")
-    from orchestrator import pfc_events_view  # numpy: only for those who look at numbers
+    from orchestrator.pfc import events_view  # numpy: only for those who look at numbers
     from orchestrator.telemetry import watching
     from orchestrator.telemetry.watchdog import told
 
@@ -58,10 +59,10 @@ def events(
         snapshot = watching.one_interval(ports, sources, seconds)
     found = told(fabric)
     if as_json:
-        typer.echo(json.dumps(pfc_events_view.as_json(topology, found, snapshot.deadlocks), indent=2))
+        typer.echo(json.dumps(events_view.as_json(topology, found, snapshot.deadlocks), indent=2))
         return
     console = _console()
-    for part in pfc_events_view.parts(topology, found, snapshot.deadlocks):
+    for part in events_view.parts(topology, found, snapshot.deadlocks):
         console.print(part)
 
 
@@ -85,7 +86,7 @@ def tune(
     That is the setting with the least pause time among those that lose nothing, at full goodput of an incast and
     in time for a synchronization. The switches start anew for each; in the end they are as before.
     """
-    from orchestrator import tuning, tuning_trials, tuning_view  # numpy: only for those who measure
+    from orchestrator.pfc import tuning, tuning_trials, tuning_view  # numpy: only for those who measure
 
     if not 0.2 <= seconds <= 60:
         raise InputError(f"--seconds: found {seconds:g}; wanted 0.2 to 60")

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from hipsnet.topology import explain, paths, starter
-from orchestrator import path_view, topology_file
+from orchestrator import topology_file
+from orchestrator.views import path_view
 
 app = typer.Typer()
 init = typer.Typer(no_args_is_help=True)
@@ -89,7 +90,7 @@ def graph(
     ],
 ) -> None:
     """Draw the fabric: BCube by levels, Torus as a grid, Fat-Tree as layers."""
-    from orchestrator import drawing  # matplotlib takes a second to import: only for those who draw
+    from orchestrator.views import drawing  # matplotlib takes a second to import: only for those who draw
 
     topology, fabric = topology_file.load(file)
     drawing.write(topology, fabric, output)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orchestrator.lab import namespace_name
+from orchestrator.lab.namespaces import namespace_name
 from orchestrator.telemetry import rtnetlink
 from orchestrator.telemetry.dump import Dump, Words
 from orchestrator.telemetry.fields import (

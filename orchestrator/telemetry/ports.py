@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from hipsnet.topology import Fabric, Port, Server, Topology
-from orchestrator import hosts
+from orchestrator.provision import hosts
 
 NOBODY = -1
 

@@ -9,7 +9,7 @@ import numpy as np
 from hipsnet.errors import ProvisionError
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
-from orchestrator import soft_switch
+from orchestrator.lab import soft_switch
 from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, INDEX, PRIORITIES, WHOLE
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading

@@ -15,7 +15,7 @@ from hipsnet.stack.switch import events
 from hipsnet.stack.switch.events import SwitchEvent
 from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port
-from orchestrator import soft_switch
+from orchestrator.lab import soft_switch
 from orchestrator.telemetry.events import Event
 
 

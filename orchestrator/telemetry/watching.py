@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from hipsnet.errors import InputError
 from hipsnet.topology import Fabric, Topology
-from orchestrator import lab
+from orchestrator.lab import namespaces
 from orchestrator.telemetry.monitor import Monitor, Snapshot
 from orchestrator.telemetry.ports import WatchedPorts, watch_host, watch_lab
 from orchestrator.telemetry.remarks import warning
@@ -27,7 +27,7 @@ def watch(topology: Topology, fabric: Fabric, node: str | None) -> Iterator[tupl
     elif topology.nodes != "lab":
         raise InputError("the file names hosts; wanted --node NAME, the server that this machine plays")
     else:
-        lab.require(fabric.name, list(fabric.nodes)[:1])
+        namespaces.require(fabric.name, list(fabric.nodes)[:1])
         ports = watch_lab(topology, fabric)
     with open_sources(ports) as sources:
         yield ports, sources

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import removal
+from orchestrator.provision import removal
 from tests.lab.rig import BCUBE_2_2, Lab, run
 
 _numbers = itertools.count()

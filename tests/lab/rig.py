@@ -15,8 +15,10 @@ from unittest.mock import patch
 
 from hipsnet.node import namespace, pins
 from hipsnet.topology import Fabric, Topology
-from orchestrator import removal, state, topology_file
+from orchestrator import topology_file
 from orchestrator.cli import main
+from orchestrator.lab import state
+from orchestrator.provision import removal
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,8 @@ import pytest
 
 from hipsnet.node.forwarding import frames_by_reason, read_counters
 from hipsnet.node.namespace import inside
-from orchestrator import delay_line, removal, state
+from orchestrator.lab import delay_line, state
+from orchestrator.provision import removal
 from tests.kernel.frames import ARP, VLAN, ethernet, ipv4, pfc
 from tests.lab.rig import BCUBE_2_2, Lab, hipsnet, run, traces
 from tests.lab.test_kill import killed_after, points

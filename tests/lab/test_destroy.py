@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from orchestrator import state
+from orchestrator.lab import state
 from tests.lab.rig import REPOSITORY, Lab, hipsnet, traces
 
 MakeLab = Callable[..., Lab]

@@ -12,7 +12,7 @@ import pytest
 
 from hipsnet.node import bpf, pins
 from hipsnet.node.namespace import inside
-from orchestrator import state
+from orchestrator.lab import state
 from tests.lab.rig import Done, Lab, hipsnet, run
 
 MakeLab = Callable[..., Lab]

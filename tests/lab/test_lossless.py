@@ -17,9 +17,11 @@ from hipsnet.node.namespace import inside
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
-from orchestrator import processes, removal, soft_switch, traffic
-from orchestrator.soft_switch_config import CNP_PRIORITY
-from orchestrator.traffic import Flow
+from orchestrator.lab import processes, soft_switch
+from orchestrator.lab.soft_switch_config import CNP_PRIORITY
+from orchestrator.pfc import traffic
+from orchestrator.pfc.traffic import Flow
+from orchestrator.provision import removal
 from tests.lab.rig import BCUBE_2_2, Lab, hipsnet, run, traces
 from tests.lab.starving import busy_processors, stopped_now_and_then
 from tests.lab.test_delay import address, receiver, sender

@@ -15,8 +15,8 @@ import pytest
 from hipsnet.errors import ProvisionError
 from hipsnet.node import bpf, pins
 from hipsnet.node.namespace import NAMED, inside
-from orchestrator import state
-from orchestrator.locking import locked
+from orchestrator.lab import state
+from orchestrator.lab.locking import locked
 from tests.lab.rig import BCUBE_2_2, BCUBE_3_2, REPOSITORY, Lab, command_line, run, traces
 
 MakeLab = Callable[..., Lab]

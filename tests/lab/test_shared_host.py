@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from hipsnet.node.namespace import inside
-from orchestrator import hosts as hosts_of
+from orchestrator.provision import hosts as hosts_of
 from tests.lab.rig import Lab
 from tests.lab.test_hosts import Host, provision
 

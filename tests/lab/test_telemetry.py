@@ -17,8 +17,8 @@ from textual.pilot import Pilot
 from hipsnet.node import bpf, namespace, pins
 from hipsnet.node.forwarding import read_counters
 from hipsnet.stack.switch import counters
-from orchestrator import soft_switch
 from orchestrator.exporter import FabricCollector
+from orchestrator.lab import soft_switch
 from orchestrator.telemetry import fields, watching
 from orchestrator.telemetry.ethtool import Statistics
 from orchestrator.telemetry.monitor import Monitor

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator import soft_switch, tuning_trials
-from orchestrator.tuning import Setting, grid
+from orchestrator.lab import soft_switch
+from orchestrator.pfc import tuning_trials
+from orchestrator.pfc.tuning import Setting, grid
 from tests.lab.rig import Lab, hipsnet
 
 MakeLab = Callable[..., Lab]

@@ -13,10 +13,11 @@ from hipsnet.stack.switch import counters, events
 from hipsnet.stack.switch.events import SwitchEvent
 from hipsnet.topology import Fabric
 from hipsnet.topology.fabric import Port
-from orchestrator import soft_switch, traffic
+from orchestrator.lab import soft_switch
+from orchestrator.pfc import traffic
+from orchestrator.pfc.traffic import Flow
 from orchestrator.telemetry import watching
 from orchestrator.telemetry.monitor import Monitor
-from orchestrator.traffic import Flow
 from tests.kernel.frames import ethernet, ipv4, pfc, udp
 from tests.lab.rig import Lab, hipsnet
 from tests.lab.test_deadlock import sender

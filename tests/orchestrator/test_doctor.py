@@ -14,9 +14,10 @@ import pytest
 from pyroute2 import IPRoute
 
 from hipsnet.node import dcb, namespace
-from orchestrator import doctor, topology_file
-from orchestrator.doctor import Check, can_run_lab, examine
-from orchestrator.lab import namespace_name
+from orchestrator import topology_file
+from orchestrator.lab.namespaces import namespace_name
+from orchestrator.machine import doctor
+from orchestrator.machine.doctor import Check, can_run_lab, examine
 
 DOCTOR = [sys.executable, "-c", "from orchestrator.cli import main; main()", "doctor"]
 

@@ -17,9 +17,9 @@ import pytest
 
 DRIVER = """
 import json, os, sys
-from orchestrator.guard import Program
-from orchestrator.launch import launch
-from orchestrator.output import prefixed
+from orchestrator.jobs.guard import Program
+from orchestrator.jobs.launch import launch
+from orchestrator.jobs.output import prefixed
 grace_s, *scripts = json.loads(sys.argv[1])
 environment = dict(os.environ)
 programs = [Program(f"s{i}", None, ("bash", "-c", script), environment) for i, script in enumerate(scripts)]

@@ -20,11 +20,13 @@ from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.errors import InputError
 from hipsnet.node import namespace
 from hipsnet.settings import VARIABLES, Settings
-from orchestrator import pattern, provisioning, removal, topology_file
+from orchestrator import topology_file
 from orchestrator.commands import jobs
-from orchestrator.measurement import Case, Measurement, count
-from orchestrator.results import combine
-from orchestrator.running import listed
+from orchestrator.jobs import pattern
+from orchestrator.jobs.measurement import Case, Measurement, count
+from orchestrator.jobs.results import combine
+from orchestrator.jobs.running import listed
+from orchestrator.provision import provisioning, removal
 from tests.lab import rig
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from hipsnet.topology import Topology, parse
-from orchestrator import tuning_view
-from orchestrator.tuning import Setting, Trial, best, flaw, grid, is_good, present
+from orchestrator.pfc import tuning_view
+from orchestrator.pfc.tuning import Setting, Trial, best, flaw, grid, is_good, present
 
 KIB = 1024
 FILE = """\

@@ -16,7 +16,7 @@ from hipsnet.collective.communicator import DTYPES
 from hipsnet.node.forwarding import frames_by_reason, read_counters, set_loss
 from hipsnet.settings import ALGORITHMS
 from hipsnet.stack.ports.loop import core
-from orchestrator import removal
+from orchestrator.provision import removal
 from tests.collective.arena import Outcome
 from tests.lab.rig import Lab
 from tests.stack.ranks import run, started

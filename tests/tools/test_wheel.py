@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hipsnet.node import namespace
-from orchestrator import removal
+from orchestrator.provision import removal
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = f"wheel{os.getpid():x}"

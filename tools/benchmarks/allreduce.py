@@ -23,7 +23,8 @@ from rich.table import Table
 
 from hipsnet.errors import HipsnetError
 from hipsnet.sizes import format_size
-from orchestrator import provisioning, removal, topology_file
+from orchestrator import topology_file
+from orchestrator.provision import provisioning, removal
 from tools.benchmarks.allreduce_plan import (
     MIB,
     SHAPED,

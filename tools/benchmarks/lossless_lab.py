@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hipsnet.topology import Fabric, Topology
-from orchestrator import provisioning, removal, topology_file
+from orchestrator import topology_file
+from orchestrator.provision import provisioning, removal
 
 _TEXT = """\
 version: 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from hipsnet.topology import Fabric, Topology, layout
 from hipsnet.topology.picture import Box, Picture
-from orchestrator.figures import INK, PAPER, figure
+from orchestrator.views.figures import INK, PAPER, figure
 
 FREE, STOPPED = "#94a3b8", "#dc2626"
 Panel = tuple[Topology, Fabric, str, Sequence[float], str]

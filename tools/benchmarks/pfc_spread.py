@@ -22,8 +22,9 @@ from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.fabric import Port, Server, Switch
-from orchestrator import soft_switch, traffic
-from orchestrator.traffic import Flow
+from orchestrator.lab import soft_switch
+from orchestrator.pfc import traffic
+from orchestrator.pfc.traffic import Flow
 from tools.benchmarks import pause_picture
 from tools.benchmarks.lossless_lab import lossless_lab
 

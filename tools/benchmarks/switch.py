@@ -20,8 +20,9 @@ from hipsnet.errors import ProvisionError
 from hipsnet.stack.switch import counters
 from hipsnet.topology import Fabric, Topology
 from hipsnet.topology.quantities import parse_rate
-from orchestrator import soft_switch, traffic
-from orchestrator.traffic import Flow
+from orchestrator.lab import soft_switch
+from orchestrator.pfc import traffic
+from orchestrator.pfc.traffic import Flow
 from tools.benchmarks.lossless_lab import lossless_lab
 
 app = typer.Typer()

@@ -22,8 +22,8 @@ from rich.table import Table
 from hipsnet.errors import CapabilityError, InputError, ProvisionError
 from hipsnet.node.derive import facing
 from hipsnet.topology import Fabric, Topology
-from orchestrator import traffic
-from orchestrator.traffic import Flow
+from orchestrator.pfc import traffic
+from orchestrator.pfc.traffic import Flow
 from tools.benchmarks.lossless_lab import lossless_lab
 
 app = typer.Typer()

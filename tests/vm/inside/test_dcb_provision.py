@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hipsnet.node import ethtool, roce
-from orchestrator import removal
+from orchestrator.provision import removal
 from tests.lab import rig
 from tests.lab.rig import Done
 from tests.vm.inside import dcb_module

@@ -14,7 +14,8 @@ import pytest
 
 from hipsnet.errors import CapabilityError, ConflictError
 from hipsnet.node import nldev, rdma
-from orchestrator import doctor, rdma_devices, removal
+from orchestrator.machine import doctor, rdma_devices
+from orchestrator.provision import removal
 from tests.lab.rig import Done, Lab, hipsnet, run
 
 CABLE = ("e0", "e1")

@@ -1,0 +1,1 @@
+"""Jobs: one program on every server, and the measuring one that `hipsnet run` brings along."""

@@ -1,0 +1,105 @@
+"""One rank of a measuring job: synchronizes what it is told to, tells its times as JSON lines on stdout."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import hipsnet
+from hipsnet.errors import HipsnetError
+from orchestrator.jobs import pattern
+from orchestrator.jobs.measurement import Case, Measurement
+
+Tell = Callable[..., None]
+_TELL_EVERY_S = 0.25  # who shows the progress needs the processors, too
+
+
+def main(arguments: list[str]) -> int:
+    """Do the measurement that the one argument describes; the exit code."""
+    tell = _telling()
+    measurement = Measurement.from_text(arguments[0])
+    try:
+        with hipsnet.init() as communicator:
+            for index, case in enumerate(measurement.cases):
+                _measure(communicator, measurement, index, case, tell)
+    except HipsnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except MemoryError as error:
+        print(f"error: {error}; give a smaller --size", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure(communicator: Any, measurement: Measurement, index: int, case: Case, tell: Tell) -> None:
+    """Time one case.
+
+    Every iteration starts from the same numbers and a barrier; a rank's time includes its waits.
+    """
+    dtype = _dtype(measurement.dtype)
+    vectors = [np.empty(count, dtype) for count in case.counts]
+    block = pattern.contribution(communicator.rank, max(case.counts), dtype)
+    times, digests = [], []
+    told = 0.0
+    gc.disable()
+    for iteration in range(-measurement.warmup, measurement.iterations):
+        for vector in vectors:
+            pattern.fill(vector, block)
+        communicator.barrier()
+        begin = time.perf_counter()
+        for vector in vectors:
+            communicator.all_reduce(vector)
+        elapsed = time.perf_counter() - begin
+        if iteration >= 0:
+            times.append(elapsed)
+        if measurement.check:
+            digests.append(_digest(vectors))
+        if communicator.rank == 0 and begin - told > _TELL_EVERY_S:
+            tell(case=index, done=iteration + measurement.warmup + 1)
+            told = begin
+    gc.enable()
+    wrong = None
+    if measurement.check:
+        sums = pattern.expected(communicator.world_size, max(case.counts), dtype)
+        wrong = sum(pattern.wrong(vector, sums) for vector in vectors)
+    tell(case=index, times_s=times, digests=digests, wrong=wrong)
+
+
+def _digest(vectors: list[pattern.Vector]) -> int:
+    """A checksum of all bits."""
+    digest = 0
+    for vector in vectors:
+        digest = zlib.crc32(vector.view(np.uint8).data, digest)
+    return digest
+
+
+def _dtype(name: Any) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes  # a tenth of a second that only this type has to pay
+
+        name = ml_dtypes.bfloat16
+    dtype: np.dtype[Any] = np.dtype(name)
+    return dtype
+
+
+def _telling() -> Tell:
+    """Keep stdout for JSON lines: whatever else is printed goes to stderr."""
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def tell(**fields: object) -> None:
+        channel.write(json.dumps(fields) + "\n")
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

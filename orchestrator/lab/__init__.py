@@ -1,0 +1,1 @@
+"""A fabric that stands on this machine: its namespaces, its record and lock, and what runs in it."""

@@ -1,0 +1,145 @@
+"""The delay line of a fabric: the process that holds the frames of its delayed cables, and its life."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hipsnet.errors import ProvisionError
+from hipsnet.node import delay
+from hipsnet.node.change import Action, Change
+from hipsnet.node.desired import NodeConfig
+from hipsnet.stack.building import binary
+from hipsnet.topology import Fabric
+from kernel import cache_folder
+from orchestrator.lab import processes
+from orchestrator.lab.namespaces import namespace_name
+
+_NAME = "hipsnet-delay-line"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One direction of a cable: from the ring of the port that frames go to, into the cable's other end."""
+
+    ring: int
+    namespace: str
+    ifindex: int
+
+
+@dataclass(frozen=True)
+class Running:
+    """A delay line that runs, and what it serves, by its own command line."""
+
+    pid: int
+    arguments: tuple[str, ...]
+
+
+def program() -> Path:
+    """The delay line's program, compiled if need be. Raises CapabilityError if it cannot be."""
+    return binary("delay_line", ("programs/delay_line.c",), cache_folder())
+
+
+def is_wanted(configs: Mapping[str, NodeConfig]) -> bool:
+    """Whether any cable has a delay."""
+    return any(link.delay_us for config in configs.values() for link in config.ports)
+
+
+def lines(fabric: Fabric) -> tuple[Line, ...]:
+    """Every direction of a cable that has a ring now."""
+    found = {node: delay.read(fabric.name, node) for node in fabric.nodes}
+    present = []
+    for link in fabric.links:
+        for near, far in ((link.a, link.b), (link.b, link.a)):
+            here, there = found[near.node], found[far.node]
+            if near.index < len(here) and far.index < len(there) and here[near.index].ring:
+                namespace = namespace_name(fabric.name, far.node)
+                present.append(Line(here[near.index].ring, namespace, there[far.index].ifindex))
+    return tuple(present)
+
+
+def running(fabric: str) -> tuple[Running, ...]:
+    """The delay lines of a fabric, as the kernel's list of processes has them: at most one, if all is well."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                name, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if name == _NAME and arguments[0] == fabric and entry.stat().st_uid == os.geteuid():
+                    found.append(Running(int(entry.name), tuple(arguments[1:-1])))
+    return tuple(found)
+
+
+def differences(
+    fabric: Fabric, configs: Mapping[str, NodeConfig], changes: Mapping[str, Sequence[Change]], moves: bool
+) -> tuple[Change, ...]:
+    """What has to be done to the delay line; nothing if it serves just the cables that have a delay.
+
+    `changes` are those of the nodes; `moves` tells that nodes or cables come or go.
+    """
+    served = [process.arguments for process in running(fabric.name)]
+    held = _arguments(lines(fabric))
+    cables = sum(link.delay_us > 0 for config in configs.values() for link in config.ports)
+    if not cables:
+        stray = "running" if served else "not running" if held else ""
+        return (_change(fabric, "remove", stray),) if stray else ()
+    after = f"for {cables} ends of cables"
+    rings_move = any(_moves_rings(change) for found in changes.values() for change in found)
+    if served:
+        differs = moves or rings_move or served != [held]
+        return (_change(fabric, "change", "for others", after),) if differs else ()
+    return (_change(fabric, "change" if held else "add", "not running" if held else "", after),)
+
+
+def _change(fabric: Fabric, action: Action, before: str, after: str = "") -> Change:
+    return Change(fabric.name, "delay line", action, "process", before, after)
+
+
+def _moves_rings(change: Change) -> bool:
+    return change.aspect == "program" or (change.aspect == "delay" and change.action != "change")
+
+
+def serve(fabric: Fabric) -> None:
+    """Make the delay line run, for the cables that have a delay; end it if there are none.
+
+    Frames that a line held which was ended go on when the next one begins. Called with the fabric's lock held.
+    Raises ProvisionError if it cannot be started, or an old one cannot be ended.
+    """
+    wanted = lines(fabric)
+    served = [process.arguments for process in running(fabric.name)]
+    if served == ([_arguments(wanted)] if wanted else []):
+        return
+    stop(fabric.name)
+    if wanted:
+        _start(fabric.name, wanted)
+
+
+def stop(fabric: str) -> None:
+    """End the delay line of a fabric; no error if there is none."""
+    stubborn = processes.end(process.pid for process in running(fabric))
+    if stubborn:
+        raise ProvisionError(f"{fabric}: the delay line (process {stubborn[0]}) cannot be ended; end it")
+
+
+def _arguments(wanted: Sequence[Line]) -> tuple[str, ...]:
+    return tuple(text for line in wanted for text in _triple(line))
+
+
+def _triple(line: Line) -> Iterator[str]:
+    yield from (str(line.ring), line.namespace, str(line.ifindex))
+
+
+def _start(fabric: str, wanted: Sequence[Line]) -> None:
+    command = [_NAME, fabric, *_arguments(wanted)]
+    # It goes into the background by itself when it is ready.
+    done = subprocess.run(
+        command, executable=program(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ProvisionError(
+            f"{fabric}: the delay line does not start: {done.stderr.strip()}; run `hipsnet provision` again"
+        )

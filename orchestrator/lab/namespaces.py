@@ -1,0 +1,86 @@
+"""The one-machine lab: which namespace plays which node, and what is there of a fabric."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hipsnet.errors import InputError
+from hipsnet.node import namespace
+from orchestrator.lab import state
+
+Standing = Literal["ours", "leftover", "foreign"]
+_MARK = re.compile(r"hipsnet ([a-z][a-z0-9-]*) (\S+)")
+
+
+def namespace_name(fabric: str, node: str) -> str:
+    """The namespace of a node, as `ip netns` shows it."""
+    return f"{fabric}-{node}"
+
+
+def mark(fabric: str, node: str) -> str:
+    """The alias of the loopback by which a namespace is known to be ours."""
+    return f"hipsnet {fabric} {node}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace that has the name of one of a fabric's nodes.
+
+    "ours" carries our mark; a "leftover" is a name without a namespace, of a run that was killed while it
+    made the node (our record says so); everything else is "foreign" and is never touched.
+    """
+
+    node: str
+    standing: Standing
+
+
+def places(fabric: str, wanted: Iterable[str] = ()) -> dict[str, Place]:
+    """By node, the namespaces that are ours or carry the name of a node that is wanted or recorded."""
+    record = state.read(fabric)
+    recorded = set(record.nodes) if record else set()
+    interesting = recorded | set(wanted)
+    found = {}
+    prefix = f"{fabric}-"
+    for name in namespace.names():
+        if not name.startswith(prefix):
+            continue
+        node = name.removeprefix(prefix)
+        standing = _standing(fabric, node, node in recorded)
+        if standing == "ours" or node in interesting:
+            found[node] = Place(node, standing)
+    return found
+
+
+def _standing(fabric: str, node: str, is_recorded: bool) -> Standing:
+    name = namespace_name(fabric, node)
+    if namespace.is_leftover(name):
+        return "leftover" if is_recorded else "foreign"
+    return "ours" if namespace.mark_of(name) == mark(fabric, node) else "foreign"
+
+
+def require(fabric: str, nodes: Iterable[str]) -> None:
+    """Raise InputError unless all these nodes of a fabric are there, and ours."""
+    there = set(namespace.names())
+    for node in nodes:
+        name = namespace_name(fabric, node)
+        if name not in there or namespace.mark_of(name) != mark(fabric, node):
+            raise InputError(f"{node} of {fabric} wanted, not found; run `hipsnet provision` first")
+
+
+def marked_fabrics() -> tuple[str, ...]:
+    """The fabrics that have namespaces here, by the namespaces' own marks, sorted."""
+    found = set()
+    for name in namespace.names():
+        match = _MARK.fullmatch(namespace.mark_of(name) or "")
+        if match and name == namespace_name(*match.groups()):
+            found.add(match.group(1))
+    return tuple(sorted(found))
+
+
+def marked_node(fabric: str, text: str | None) -> str | None:
+    """The node that a loopback's alias names, if it is one of this fabric."""
+    match = _MARK.fullmatch(text or "")
+    return match.group(2) if match and match.group(1) == fabric else None

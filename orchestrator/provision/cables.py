@@ -1,0 +1,86 @@
+"""The cables of the lab: veth pairs between namespaces, which are right, which have to be made or unmade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hipsnet.node.actual import Actual
+from hipsnet.node.context import Context
+from hipsnet.node.desired import MAC_MARK
+from hipsnet.node.namespace import NAMED
+from hipsnet.topology import Fabric, Link, Port
+from orchestrator.lab.namespaces import namespace_name
+
+
+@dataclass(frozen=True)
+class CablePlan:
+    """`remove` are (node, interface) ends, each of a pair that goes with it; `add` are cables to make."""
+
+    remove: tuple[tuple[str, str], ...]
+    add: tuple[Link, ...]
+
+
+def alias_of(fabric: str, link: Link) -> str:
+    """What both ends of a cable carry as alias once it is whole."""
+    return f"hipsnet {fabric} {link.name}"
+
+
+def plan_cables(fabric: Fabric, actual: Mapping[str, Actual]) -> CablePlan:
+    """Compare the cables of a fabric with the veth ends found in its namespaces (missing ones left out)."""
+    ends = {(node, name) for node, found in actual.items() for name in _our_ends(found)}
+    right: set[tuple[str, str]] = set()
+    add = []
+    for link in fabric.links:
+        if _is_whole(fabric.name, link, actual):
+            right |= {(link.a.node, link.a.name), (link.b.node, link.b.name)}
+        else:
+            add.append(link)
+    return CablePlan(tuple(sorted(ends - right)), tuple(add))
+
+
+def _our_ends(found: Actual) -> Iterator[str]:
+    for link in found.links.values():
+        if link.kind == "veth" and link.mac.startswith(MAC_MARK):
+            yield link.name
+
+
+def _is_whole(fabric: str, link: Link, actual: Mapping[str, Actual]) -> bool:
+    """Both ends are there, are each other's, and were not stopped between being made and being named."""
+    sides = [
+        actual[port.node].links.get(port.name) if port.node in actual else None for port in (link.a, link.b)
+    ]
+    a, b = sides
+    if a is None or b is None:
+        return False
+    return (a.peer_index, b.peer_index) == (b.index, a.index) and a.alias == b.alias == alias_of(fabric, link)
+
+
+def remove_end(context: Context, name: str) -> None:
+    """Take away the veth pair that ends here; no error if it is gone."""
+    found = context.netlink.link_lookup(ifname=name)
+    if found:
+        context.netlink.link("del", index=found[0])
+
+
+def make(context: Context, fabric: str, links: Iterable[Link], mtu: int) -> Iterator[Link]:
+    """Make the cables whose a-end is in this open node; yields each when it is made.
+
+    The pair is born in its two namespaces, with its MACs: no end is ever seen elsewhere, or without our mark.
+    """
+    for link in links:
+        near = _end(link.a, mtu)
+        far = _end(link.b, mtu) | {"net_ns_fd": str(NAMED / namespace_name(fabric, link.b.node))}
+        context.netlink.link("add", kind="veth", peer=far, **near)
+        yield link
+
+
+def name_ends(context: Context, fabric: str, ports: Iterable[tuple[str, Link]]) -> None:
+    """Give (interface, its cable) their aliases: from now on the cables count as whole."""
+    for name, link in ports:
+        context.netlink.link("set", index=context.index(name), ifalias=alias_of(fabric, link))
+
+
+def _end(port: Port, mtu: int) -> dict[str, object]:
+    # One queue each way: a receiver needs as many as its peer sends by, and the shaper is one queue anyway.
+    return {"ifname": port.name, "address": port.mac, "mtu": mtu, "num_tx_queues": 1, "num_rx_queues": 1}

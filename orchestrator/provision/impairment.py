@@ -1,0 +1,166 @@
+"""Faults of a cable of the lab: down, slow, late or lossy, each on its own and all undone at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+
+from hipsnet.errors import InputError
+from hipsnet.node.applying import apply
+from hipsnet.node.change import Change
+from hipsnet.node.changes import changes
+from hipsnet.node.context import Context, opened
+from hipsnet.node.derive import node_config
+from hipsnet.node.desired import LinkConfig, NodeConfig, RouteConfig
+from hipsnet.node.observe import read_actual
+from hipsnet.topology import Fabric, Link, Port, Topology
+from hipsnet.topology.quantities import parse_delay, parse_rate
+from orchestrator.lab import delay_line, soft_switch
+from orchestrator.lab.locking import locked
+from orchestrator.lab.namespaces import namespace_name, require
+from orchestrator.provision.provisioning import await_carriers
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What to do to a cable, in both directions. None leaves what is; `rate_bps` 0 is unlimited."""
+
+    up: bool | None = None
+    rate_bps: int | None = None
+    delay_us: int | None = None
+    loss_ppm: int | None = None
+
+
+def parse_fault(down: bool, up: bool, rate: str | None, delay: str | None, loss: str | None) -> Fault:
+    """A fault from what was typed. Raises InputError for what cannot be understood, or says nothing."""
+    if down and up:
+        raise InputError("--down and --up: wanted one of them")
+    fault = Fault(
+        up=True if up else False if down else None,
+        rate_bps=None if rate is None else _parsed("--rate", rate, parse_rate) or 0,
+        delay_us=None if delay is None else _parsed("--delay", delay, parse_delay),
+        loss_ppm=None if loss is None else _parsed("--loss", loss, _parse_loss),
+    )
+    if fault == Fault():
+        raise InputError("wanted a fault: --down, --up, --rate, --delay, --loss, or --reset")
+    return fault
+
+
+def _parsed(option: str, text: str, parse: Callable[[str], int | None]) -> int | None:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise InputError(f"{option}: found {text!r}; allowed: {error}") from None
+
+
+def _parse_loss(text: str) -> int:
+    """A share in percent as parts of a million."""
+    try:
+        ppm = Decimal(text.removesuffix("%")) * 10_000
+    except InvalidOperation:
+        ppm = Decimal(-1)
+    if not text.endswith("%") or not ppm.is_finite() or not 0 <= ppm <= 1_000_000 or ppm != int(ppm):
+        raise ValueError("0% to 100%, in steps of 0.0001%")
+    return int(ppm)
+
+
+def find_link(fabric: Fabric, text: str) -> Link:
+    """The cable called `text`: its name, with the ends in either order, or one of its ends (`s00.p1`).
+
+    Raises InputError with the nearest names.
+    """
+    by_name = {}
+    for link in fabric.links:
+        a, b = link.name.split(":")
+        by_name.update(dict.fromkeys((f"{a}:{b}", f"{b}:{a}", a, b), link))
+    if text in by_name:
+        return by_name[text]
+    near = difflib.get_close_matches(text, by_name, 3, 0.4) or list(by_name)[:3]
+    raise InputError(f"no cable {text!r} in {fabric.name}: wanted a name like {', '.join(near)}")
+
+
+def impair(topology: Topology, fabric: Fabric, link: Link, fault: Fault) -> tuple[Change, ...]:
+    """Set the given faults of a cable and leave its others; returns what was changed.
+
+    A cable is cut at its far end: the near end loses its carrier and keeps its routes, as with a pulled plug.
+    """
+    require(fabric.name, [link.a.node, link.b.node])
+    if fault.delay_us:
+        delay_line.program()
+    with locked(fabric.name):
+        done: list[Change] = []
+        if fault.delay_us == 0:
+            delay_line.stop(fabric.name)
+        for port in (link.a, link.b):
+            config = node_config(topology, fabric, port.node)
+            with opened(port.node, namespace_name(fabric.name, port.node)) as context:
+                done += _set(context, config, port, fault, cut_here=port == link.b)
+        if fault.up:
+            await_carriers(fabric.name, {port.node: [port.name] for port in (link.a, link.b)})
+        if fault.rate_bps is not None:
+            soft_switch.serve(topology, fabric)
+        if fault.delay_us is not None:
+            delay_line.serve(fabric)
+    return tuple(done)
+
+
+def reset(topology: Topology, fabric: Fabric, link: Link) -> tuple[Change, ...]:
+    """Bring a cable back to what the file says."""
+    speed = topology.link.rate_bps
+    fault = Fault(up=True, rate_bps=speed or 0, delay_us=topology.link.delay_us, loss_ppm=0)
+    return impair(topology, fabric, link, fault)
+
+
+def _set(context: Context, config: NodeConfig, port: Port, fault: Fault, cut_here: bool) -> list[Change]:
+    name = port.name
+    aspects = {"rate": fault.rate_bps, "delay": fault.delay_us, "loss": fault.loss_ppm}
+    wanted = {aspect for aspect, value in aspects.items() if value is not None}
+    done: list[Change] = []
+    if fault.up is False and cut_here:
+        done += _cut(context, name)
+    if fault.up:
+        wanted |= {"state", "address", "neighbour", "route"}
+    if fault.loss_ppm or fault.delay_us:
+        wanted.add("program")
+    if fault.delay_us is not None:
+        wanted.add("offload")
+    whole = replace(
+        config, links=tuple(_faulty(link, fault) if link.name == name else link for link in config.links)
+    )
+    found = changes(whole, read_actual(context, whole))
+    steps = [step for step in found if step.aspect in wanted and name in _links_of(step)]
+    apply(context, steps)
+    return done + steps
+
+
+def _cut(context: Context, name: str) -> Iterator[Change]:
+    (link,) = context.netlink.get_links(context.index(name))
+    if link["state"] == "up":
+        context.netlink.link("set", index=context.index(name), state="down")
+        yield Change(context.node, "state", "change", name, "up", "down")
+
+
+def _faulty(link: LinkConfig, fault: Fault) -> LinkConfig:
+    changed = link
+    if fault.rate_bps is not None:
+        changed = replace(changed, rate_bps=fault.rate_bps or None)
+    if fault.delay_us is not None:
+        changed = replace(changed, delay_us=fault.delay_us)
+    if fault.loss_ppm is not None:
+        changed = replace(changed, loss_ppm=fault.loss_ppm)
+    return changed
+
+
+def _links_of(step: Change) -> set[str]:
+    """The interfaces that a change is about."""
+    if isinstance(step.value, RouteConfig):
+        return {link for link, _ in step.value.hops}
+    if step.aspect == "neighbour":
+        return {step.value.link}
+    if step.aspect == "address":
+        return {step.value[0]}
+    if step.aspect == "program":
+        return {link.name for link in step.value.ports}
+    return {step.subject}

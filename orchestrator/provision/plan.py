@@ -1,0 +1,151 @@
+"""The plan of a provision: everything that separates the lab from its topology file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hipsnet.errors import ConflictError
+from hipsnet.node import rdma
+from hipsnet.node.actual import Actual
+from hipsnet.node.change import Change
+from hipsnet.node.changes import changes, refuse_conflicts
+from hipsnet.node.context import opened
+from hipsnet.node.derive import node_config
+from hipsnet.node.desired import NodeConfig
+from hipsnet.node.observe import read_actual
+from hipsnet.topology import Fabric, Topology
+from orchestrator.lab import delay_line, soft_switch
+from orchestrator.lab.namespaces import Place, namespace_name, places
+from orchestrator.provision.cables import CablePlan, plan_cables
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be done, in the order of the fields; `configs` is what every node must look like.
+
+    `changes` are by node, those of nodes that are still to be made included. `delay_line` is the process that
+    delays the fabric's cables, `soft_switch` the one that plays its switches: they are stopped before
+    everything else, and started last.
+    """
+
+    fabric: Fabric
+    topology: Topology
+    configs: Mapping[str, NodeConfig]
+    remove_nodes: tuple[str, ...]
+    add_nodes: tuple[str, ...]
+    cables: CablePlan
+    changes: Mapping[str, tuple[Change, ...]]
+    delay_line: tuple[Change, ...] = ()
+    soft_switch: tuple[Change, ...] = ()
+
+    def steps(self) -> Iterator[Change]:
+        """Every change, namespaces and cables included, for the reader."""
+        for node in self.remove_nodes:
+            yield Change(node, "namespace", "remove", namespace_name(self.fabric.name, node))
+        for node, link in self.cables.remove:
+            if node not in self.remove_nodes:
+                yield Change(node, "cable", "remove", link)
+        for node in self.add_nodes:
+            yield Change(node, "namespace", "add", namespace_name(self.fabric.name, node))
+        for cable in self.cables.add:
+            yield Change(cable.a.node, "cable", "add", cable.name)
+        for found in self.changes.values():
+            yield from found
+        yield from self.delay_line
+        yield from self.soft_switch
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the lab is as the file says."""
+        return next(self.steps(), None) is None
+
+    @property
+    def work(self) -> int:
+        """How many units of progress it takes: nodes and cables."""
+        return len(self.remove_nodes) + len(self.add_nodes) + len(self.cables.add) + len(self.changes)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is there of a fabric: its places, and the actual state of the nodes that are ours."""
+
+    places: Mapping[str, Place]
+    actual: Mapping[str, Actual]
+
+
+def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
+    """What every node of the lab must look like. Raises CapabilityError for what cannot be had here."""
+    configs = {node: node_config(topology, fabric, node) for node in fabric.nodes}
+    if delay_line.is_wanted(configs):
+        delay_line.program()
+    if topology.roce.device == "rxe":
+        rdma.require_rxe_in_namespaces()
+    if soft_switch.is_wanted(topology, fabric):
+        soft_switch.program()
+    return configs
+
+
+def survey(fabric: str, configs: Mapping[str, NodeConfig]) -> Survey:
+    """Look at all that is there of a fabric. Changes nothing."""
+    found = places(fabric, configs)
+    actual = {}
+    for place in found.values():
+        if place.standing == "ours":
+            config = configs.get(place.node) or NodeConfig(fabric, place.node, ())
+            with opened(place.node, namespace_name(fabric, place.node)) as context:
+                actual[place.node] = read_actual(context, config)
+    return Survey(found, actual)
+
+
+def make_plan(topology: Topology, fabric: Fabric) -> Plan:
+    """Compare the file with the kernel. Changes nothing.
+
+    Raises ConflictError naming what hipsnet did not make but would have to, CapabilityError for what the
+    machine cannot do.
+    """
+    configs = configurations(topology, fabric)
+    found = survey(fabric.name, configs)
+    _refuse_foreign(fabric.name, found, configs)
+    standing = {node: place.standing for node, place in found.places.items()}
+    remove = tuple(node for node, how in standing.items() if how != "foreign" and node not in configs)
+    add = tuple(node for node in configs if standing.get(node) != "ours")
+    cables = plan_cables(fabric, found.actual)
+    gone = set(cables.remove)
+    differences = {}
+    for node, config in configs.items():
+        steps = changes(config, _without(found.actual.get(node, Actual()), node, gone))
+        if steps:
+            differences[node] = tuple(steps)
+    moves = bool(remove or add or cables.remove or cables.add)
+    line = delay_line.differences(fabric, configs, differences, moves)
+    switch = soft_switch.differences(topology, fabric, differences, moves)
+    return Plan(fabric, topology, configs, remove, add, cables, differences, line, switch)
+
+
+def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:
+    """A node as it will be when its wrong cables are gone, with what leant on them."""
+    lost = {name for owner, name in gone if owner == node}
+    if not lost:
+        return actual
+    return replace(
+        actual,
+        links={name: link for name, link in actual.links.items() if name not in lost},
+        routes=frozenset(r for r in actual.routes if not lost & {link for link, _ in r.hops}),
+        neighbours=frozenset(n for n in actual.neighbours if n.link not in lost),
+        policies=frozenset(p for p in actual.policies if p.link not in lost),
+        rxe={device: link for device, link in actual.rxe.items() if link not in lost},
+    )
+
+
+def _refuse_foreign(fabric: str, found: Survey, configs: Mapping[str, NodeConfig]) -> None:
+    foreign = [node for node in configs if node in found.places and found.places[node].standing == "foreign"]
+    if foreign:
+        names = ", ".join(namespace_name(fabric, node) for node in foreign)
+        raise ConflictError(
+            f"not made by hipsnet, and left alone: namespace{'' if len(foreign) == 1 else 's'} {names}; "
+            f"remove what is in the way (ip netns del ...), or give the fabric another name than {fabric!r}"
+        )
+    for node, config in configs.items():
+        if node in found.actual:
+            refuse_conflicts(config, found.actual[node])
