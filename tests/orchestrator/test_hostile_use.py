@@ -18,6 +18,9 @@ from tests.lab.rig import REPOSITORY, Done, command_line, hipsnet
 NOTHING_BUT_LETTERS = "x" * 30_000
 NAME = f"hu{uuid.uuid4().hex[:6]}"
 
+# Below a /run of its own: where others remove the folder, what is mounted on it here would go as well.
+OWN_STATE_FOLDER = "mount -t tmpfs none /run && mkdir /run/hipsnet && mount none /run/hipsnet -t tmpfs"
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -83,14 +86,14 @@ def test_a_full_disk_behind_standard_output_is_told(arguments: tuple[str, ...]) 
 
 @pytest.mark.parametrize("command", ["provision", "destroy"])
 def test_a_state_folder_that_cannot_be_written_is_told(file: Path, command: str) -> None:
-    script = 'mkdir -p /run/hipsnet && mount -t tmpfs -o ro none /run/hipsnet && "$@"'
+    script = f'{OWN_STATE_FOLDER} -o ro && "$@"'
     answered(in_shell(script, command, file), 1, f"cannot lock {NAME}: /run/hipsnet/{NAME}")
     assert not any(name.startswith(NAME) for name in namespace.names())
 
 
 def test_a_full_state_folder_is_told_and_nothing_stays(file: Path) -> None:
-    full = "mount -t tmpfs -o size=4k none /run/hipsnet; head -c 4096 /dev/zero > /run/hipsnet/full"
-    done = in_shell(f'mkdir -p /run/hipsnet; {full}; "$@"; echo "$?"; ls -A /run/hipsnet', "provision", file)
+    full = f"{OWN_STATE_FOLDER} -o size=4k; head -c 4096 /dev/zero > /run/hipsnet/full"
+    done = in_shell(f'{full}; "$@"; echo "$?"; ls -A /run/hipsnet', "provision", file)
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
     assert done.stdout.split() == ["1", "full"]
     assert not any(name.startswith(NAME) for name in namespace.names())
