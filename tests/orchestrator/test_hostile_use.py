@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,13 @@ OWN_STATE_FOLDER = "mount -t tmpfs none /run && mkdir /run/hipsnet && mount none
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path) -> Iterator[Path]:
     """A topology file of a fabric that is not there."""
     path = tmp_path / "topology.yaml"
     path.write_text(f"version: 1\nname: {NAME}\nfabric: {{kind: bcube, n: 2, levels: 2}}\n")
-    return path
+    yield path
+    if any(name.startswith(NAME) for name in namespace.names()):  # a test has failed
+        hipsnet("destroy", NAME)
 
 
 def answered(done: Done, code: int, words: str) -> None:

@@ -23,6 +23,7 @@ import kernel
 from hipsnet.errors import CapabilityError
 
 CARD = "card0"
+MAC = "02:48:00:dc:b0:00"
 PFC, ETS, APP, BUFFER, ETHTOOL, MAX_RATE, DCBX = (1 << bit for bit in range(7))
 FEATURES = PFC | ETS | APP | BUFFER | ETHTOOL | MAX_RATE | DCBX
 PARAMETERS = Path("/sys/module/dcbdummy/parameters")
@@ -79,7 +80,8 @@ def make_card(features: int) -> str:
     """Make the card with these features, anew if it is there; returns its name."""
     run("ip", "link", "del", CARD, check=False)
     (PARAMETERS / "features").write_text(str(features))
-    run("ip", "link", "add", "name", CARD, "type", "dcbdummy")
+    # Born with a MAC: udev gives a card whose MAC is random another one, at a time of its own.
+    run("ip", "link", "add", "name", CARD, "address", MAC, "type", "dcbdummy")
     return CARD
 
 
