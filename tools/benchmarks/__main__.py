@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import signal
 import sys
 
 import typer
@@ -21,7 +22,8 @@ def measure() -> None:
 
 
 def main() -> None:
-    """Run a benchmark; exit codes as the `hipsnet` command's."""
+    """Run a benchmark; exit codes as the `hipsnet` command's. Who is told to end takes down what he has built."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for module in pkgutil.iter_modules(benchmarks.__path__):
         commands = getattr(importlib.import_module(f"tools.benchmarks.{module.name}"), "app", None)
         if module.name != "__main__" and commands is not None:
