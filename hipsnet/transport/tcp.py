@@ -27,6 +27,8 @@ READ_AHEAD_BYTES = 4096
 FRAMES_PER_CALL = 16
 # Below this, waking up for what is there costs less than the delay of waiting for more.
 LOW_WATER_BYTES = 64 << 10
+TCP_CLOSE = bytes([7])  # the first byte of tcp_info (linux/tcp.h): the state (net/tcp_states.h)
+CLOSED = "it closed the connection"
 
 assert HEADER.size + MESSAGE_LIMIT <= READ_AHEAD_BYTES
 
@@ -192,7 +194,7 @@ class TcpTransport:
             except BlockingIOError:
                 break
             except OSError as error:
-                self._lost(connection, error.strerror or str(error))
+                self._read_out(connection, error)
                 return
             if not self._consume(connection, sent):
                 break
@@ -221,21 +223,21 @@ class TcpTransport:
             connection.waits = waits
             self._epoll.modify(connection.socket, select.EPOLLIN | (select.EPOLLOUT if waits else 0))
 
-    def _receive(self, connection: _Connection) -> None:
-        """Read the rest of the incoming write together with what comes behind it, in one call."""
+    def _receive(self, connection: _Connection, at_end: str = CLOSED) -> bool:
+        """Read the rest of the incoming write together with what comes behind it, in one call; False if none."""
         target = connection.target
         kept = connection.ahead_length
         buffers = [connection.ahead[kept:]] if target is None else [target, connection.ahead]
         try:
             received = connection.socket.recvmsg_into(buffers)[0]
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._lost(connection, error.strerror or str(error))
-            return
+            return False
         if received == 0:
-            self._lost(connection, "it closed the connection")
-            return
+            self._lost(connection, at_end)
+            return False
         if target is not None:
             taken = min(received, len(target))
             received -= taken
@@ -248,6 +250,17 @@ class TcpTransport:
         if connection.ahead_length >= HEADER.size:
             self._parse(connection)
         self._set_low_water(connection)
+        return True
+
+    def _read_out(self, connection: _Connection, end: OSError) -> None:
+        """A send found the peer's end: tell what came before it first, for there the peer may have said why.
+
+        Linux keeps through a reset what has been received, and nothing can come after it.
+        """
+        why = CLOSED if isinstance(end, BrokenPipeError) else end.strerror or str(end)
+        while self._receive(connection, why):
+            pass
+        self._lost(connection, why)
 
     def _parse(self, connection: _Connection) -> None:
         """Deliver the frames in the read-ahead buffer; a write that goes on beyond it becomes the target."""
@@ -300,5 +313,9 @@ class TcpTransport:
 
 
 def _unacknowledged(sock: socket.socket) -> int:
-    """Bytes that the peer's kernel has not acknowledged yet (SIOCOUTQ, which is TIOCOUTQ)."""
+    """Bytes that the peer's kernel has not acknowledged yet and still may (SIOCOUTQ, which is TIOCOUTQ)."""
+    if (
+        sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == TCP_CLOSE
+    ):  # a reset leaves the count as it was
+        return 0
     return int(struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0])

@@ -1,0 +1,68 @@
+"""What a peer said before it closed is told before its end, also where a send finds the end first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hipsnet.collective import protocol
+from hipsnet.collective.executor import Executor, Patience
+from hipsnet.collective.plan import Plan
+from hipsnet.errors import CollectiveError
+from hipsnet.transport.interface import Event
+from tests.transport.meeting import End, meeting
+
+LAST_WORDS = b"it was rank 7"
+SIZE = 32 << 10  # more than is read ahead, and less than the kernel keeps for one that does not read
+
+
+@pytest.mark.parametrize(
+    ("leaves_unread", "why"),
+    [(True, b"Connection reset by peer"), (False, b"it closed the connection")],
+    ids=["reset", "broken pipe"],
+)
+def test_last_words_come_before_the_end(leaves_unread: bool, why: bytes) -> None:
+    """A peer closes behind a write and its last words; what we then send makes its kernel reset the connection."""
+    with meeting([(0, 1)]) as (near, far):
+        here = near.transport.register(np.zeros(SIZE, np.uint8))
+        there = far.transport.register(np.ones(SIZE, np.uint8))
+        if leaves_unread:
+            near.transport.post_message(0, b"nobody reads this, so closing resets the connection")
+            near.transport.poll(0)
+        far.transport.post_write(0, there, 0, SIZE, here.key, 0, 5)
+        far.transport.post_message(0, LAST_WORDS)
+        far.transport.drain(20.0)
+        far.transport.close()
+
+        near.transport.post_message(0, b"too late")
+        near.transport.drain(0)
+        near.transport.post_message(0, b"too late")
+        told = near.until_closed()
+        assert [each.event for each in told] == [Event.WRITTEN, Event.MESSAGE, Event.CLOSED]
+        assert here.memory.all()
+        assert told[1].payload == LAST_WORDS
+        assert told[2].payload == why
+
+
+def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
+    """Rank 2 ends; rank 1 says so and closes, with words of rank 0 unread; rank 0 hears of it by its next send."""
+    with meeting([(0, 1), (1, 2)]) as (first, middle, last):
+        waiting, failing = executor(first, 0), executor(middle, 1)
+        for _ in range(1000):  # more than is read at once
+            first.transport.post_message(0, protocol.ALIVE)
+        first.transport.poll(0)
+        last.transport.close()
+        with pytest.raises(CollectiveError, match=r"rank 1 gives up .*, at rank 2 .*: rank 2: "):
+            run(failing, peers=2)
+        with pytest.raises(CollectiveError, match=r"rank 0 gives up .*, told by rank 1 .*: rank 2: "):
+            run(waiting, peers=1)
+
+
+def executor(end: End, rank: int) -> Executor:
+    return Executor(end.transport, rank, end.peers, 1 << 16, Patience(5.0, 10.0))
+
+
+def run(executor: Executor, peers: int) -> None:
+    """A collective of no elements: every neighbour has to enter it, and that is all."""
+    nothing = ((),) * peers
+    executor.run(Plan(0, (), (), (), nothing, nothing), np.zeros(0, np.float32), "sum", np.add)
