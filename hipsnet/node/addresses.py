@@ -11,6 +11,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NodeConfig
+from hipsnet.node.netlink import told
 
 Addresses = dict[int, set[IPv4Interface]]
 
@@ -20,9 +21,9 @@ def read(context: Context) -> tuple[Addresses, Addresses]:
     ours: Addresses = defaultdict(set)
     foreign: Addresses = defaultdict(set)
     for message in context.netlink.get_addr(family=socket.AF_INET):
-        local = message.get("IFA_LOCAL") or message.get("IFA_ADDRESS")
-        owner = ours if message.get("IFA_PROTO") == PROTOCOL else foreign
-        owner[message["index"]].add(IPv4Interface((local, message["prefixlen"])))
+        local, address, protocol = told(message, "IFA_LOCAL", "IFA_ADDRESS", "IFA_PROTO")
+        owner = ours if protocol == PROTOCOL else foreign
+        owner[message["index"]].add(IPv4Interface((local or address, message["prefixlen"])))
     return ours, foreign
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from hipsnet.errors import CapabilityError, ProvisionError
 from hipsnet.node.namespace import inside
+from hipsnet.node.netlink import Netlink
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Context:
     """An open node. The calling thread is inside the node's namespace for as long as it is open."""
 
     node: str
-    netlink: IPRoute
+    netlink: Netlink
     indexes: dict[str, int] = field(default_factory=dict)
 
     def index(self, link: str) -> int:
         """The ifindex of an interface by name; ProvisionError if the node has none of that name."""
         if link not in self.indexes:
-            found = self.netlink.link_lookup(ifname=link)
-            if not found:
+            found = self.netlink.get_link(link)
+            if found is None:
                 raise ProvisionError(f"{self.node}: interface {link} wanted, not found")
-            self.indexes[link] = found[0]
+            self.indexes[link] = found["index"]
         return self.indexes[link]
 
 
@@ -38,7 +38,7 @@ def opened(node: str, namespace: str | None) -> Iterator[Context]:
 
     What the kernel refuses inside is a ProvisionError, or a CapabilityError if it is for want of a privilege.
     """
-    with inside(namespace), IPRoute() as netlink:
+    with inside(namespace), Netlink() as netlink:
         try:
             yield Context(node, netlink)
         except NetlinkError as error:

@@ -13,36 +13,39 @@ from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
+from hipsnet.node.netlink import told
 
 _POLL_S = 0.01
 
 
 def read(context: Context) -> dict[str, ActualLink]:
     """All interfaces of the node by name; what other aspects own is left at its defaults."""
-    messages = list(context.netlink.get_links())
-    names = {message["index"]: message.get("IFLA_IFNAME") for message in messages}
+    messages = context.netlink.get_links()
+    names = {message["index"]: told(message, "IFLA_IFNAME")[0] for message in messages}
     context.indexes.clear()
     context.indexes.update({name: index for index, name in names.items()})
     return {names[message["index"]]: _read_one(message, names) for message in messages}
 
 
 def _read_one(message: Any, names: dict[int, str]) -> ActualLink:
-    info = message.get("IFLA_LINKINFO")
-    xdp = message.get("IFLA_XDP")
+    mac, mtu, carrier, alias, info, master, peer, qdisc, xdp = told(
+        message, "IFLA_ADDRESS", "IFLA_MTU", "IFLA_CARRIER", "IFLA_IFALIAS", "IFLA_LINKINFO", "IFLA_MASTER",
+        "IFLA_LINK", "IFLA_QDISC", "IFLA_XDP",
+    )  # fmt: skip
     return ActualLink(
         index=message["index"],
-        name=message.get("IFLA_IFNAME"),
-        mac=message.get("IFLA_ADDRESS") or "",
-        mtu=message.get("IFLA_MTU"),
+        name=names[message["index"]],
+        mac=mac or "",
+        mtu=mtu,
         segments_bytes=big_tcp.read(message),
         up=bool(message["flags"] & IFF_UP),
-        carrier=bool(message.get("IFLA_CARRIER")),
-        alias=message.get("IFLA_IFALIAS"),
-        kind=info.get("IFLA_INFO_KIND") if info else None,
-        master=names.get(message.get("IFLA_MASTER")),
-        peer_index=message.get("IFLA_LINK"),
-        qdisc=message.get("IFLA_QDISC") or "noqueue",
-        program_id=xdp.get("IFLA_XDP_PROG_ID") if xdp else None,
+        carrier=bool(carrier),
+        alias=alias,
+        kind=told(info, "IFLA_INFO_KIND")[0] if info else None,
+        master=names.get(master),
+        peer_index=peer,
+        qdisc=qdisc or "noqueue",
+        program_id=told(xdp, "IFLA_XDP_PROG_ID")[0] if xdp else None,
     )
 
 
@@ -87,7 +90,7 @@ def without_carrier(context: Context, names: Iterable[str], timeout_s: float) ->
     """Wait until these links carry frames; returns those that do not after `timeout_s`.
 
     A new carrier takes the kernel up to a second to act on (net/core/link_watch.c): until then a bridge drops what
-    comes in. To ask for one link by its index makes it act at once (linkwatch_sync_dev in rtnl_getlink).
+    comes in. To ask for one link makes it act at once (linkwatch_sync_dev in rtnl_getlink).
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -99,8 +102,8 @@ def without_carrier(context: Context, names: Iterable[str], timeout_s: float) ->
 
 
 def _is_operational(context: Context, name: str) -> bool:
-    (link,) = context.netlink.get_links(context.index(name))
-    return bool(link.get("IFLA_OPERSTATE") == "UP")
+    link = context.netlink.get_link(name)
+    return link is not None and told(link, "IFLA_OPERSTATE") == ("UP",)
 
 
 def apply(context: Context, change: Change) -> None:
@@ -112,6 +115,7 @@ def apply(context: Context, change: Change) -> None:
         )
         return
     link, key, value = change.value
+    settings: dict[str, Any]
     if key == "segments_bytes":
         settings = big_tcp.setting(value)
     else:

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyroute2 import IPRoute
-
 from hipsnet.errors import CapabilityError, ProvisionError
+from hipsnet.node.netlink import Netlink, told
 
 NAMED = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
@@ -31,15 +30,21 @@ def inside(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
+    with handle(name) as found, inside_handle(found):
+        yield
+
+
+@contextmanager
+def handle(name: str) -> Iterator[int]:
+    """A file descriptor of the namespace `name`. Raises ProvisionError if there is none such."""
     try:
-        handle = os.open(NAMED / name, os.O_RDONLY | os.O_CLOEXEC)
+        found = os.open(NAMED / name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise ProvisionError(f"namespace {name} wanted, not found; run `hipsnet provision` again") from None
     try:
-        with inside_handle(handle):
-            yield
+        yield found
     finally:
-        os.close(handle)
+        os.close(found)
 
 
 @contextmanager
@@ -76,7 +81,7 @@ def create(name: str, mark: str) -> None:
     try:
         _check(_libc.unshare(_CLONE_NEWNET), f"make namespace {name}")
         try:
-            with IPRoute() as netlink:
+            with Netlink() as netlink:
                 netlink.link("set", index=_LOOPBACK, ifalias=mark, state="up")
             path = NAMED / name
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
@@ -131,9 +136,9 @@ def mark_of(name: str) -> str | None:
 def mark_of_handle(handle: int) -> str | None:
     """The alias of the loopback in the namespace behind a file descriptor; None if it has none."""
     try:
-        with inside_handle(handle), IPRoute() as netlink:
+        with inside_handle(handle), Netlink() as netlink:
             (loopback,) = netlink.get_links(_LOOPBACK)
-            alias = loopback.get("IFLA_IFALIAS")
+            (alias,) = told(loopback, "IFLA_IFALIAS")
     except OSError as error:
         if error.errno == errno.EINVAL:  # setns: the file is no namespace
             return None

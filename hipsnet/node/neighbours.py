@@ -11,6 +11,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NeighbourConfig, NodeConfig
+from hipsnet.node.netlink import told
 
 _PERMANENT = 0x80
 _USE = 0x01  # NTF_USE: as if a packet had to be sent there
@@ -27,12 +28,12 @@ def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
     ours: set[NeighbourConfig] = set()
     resolved: Resolved = {}
     for message in context.netlink.get_neighbours(family=socket.AF_INET):
-        mac = message.get("NDA_LLADDR")
+        destination, mac, protocol = told(message, "NDA_DST", "NDA_LLADDR", "NDA_PROTOCOL")
         link = names.get(message["ifindex"])
         if mac is None or link is None:
             continue
-        address = IPv4Address(message.get("NDA_DST"))
-        if message.get("NDA_PROTOCOL") == PROTOCOL and message["state"] & _PERMANENT:
+        address = IPv4Address(destination)
+        if protocol == PROTOCOL and message["state"] & _PERMANENT:
             ours.add(NeighbourConfig(link, address, mac))
         if message["state"] & _VALID:
             resolved[link, address] = mac

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterator
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -19,6 +19,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NodeConfig, PolicyConfig
+from hipsnet.node.netlink import told
 
 _PRIORITY = 7200
 _TABLES = PROTOCOL << 24
@@ -30,15 +31,16 @@ def read(context: Context) -> frozenset[PolicyConfig]:
     names = {index: name for name, index in context.indexes.items()}
     found = set()
     for message in context.netlink.get_rules(family=socket.AF_INET):
-        if message.get("FRA_PROTOCOL") != PROTOCOL or message.get("FRA_PRIORITY") != _PRIORITY:
+        protocol, priority, table, source = told(
+            message, "FRA_PROTOCOL", "FRA_PRIORITY", "FRA_TABLE", "FRA_SRC"
+        )
+        if protocol != PROTOCOL or priority != _PRIORITY:
             continue
-        table = message.get("FRA_TABLE")
-        source = IPv4Address(message.get("FRA_SRC"))
         ways = (
             routes.parse(way, names) for way in context.netlink.get_routes(family=socket.AF_INET, table=table)
         )
         own = tuple(sorted(ways, key=lambda route: route.prefix))
-        found.add(PolicyConfig(names.get(table - _TABLES, ""), source, own))
+        found.add(PolicyConfig(names.get(table - _TABLES, ""), IPv4Address(source), own))
     return frozenset(found)
 
 
@@ -75,7 +77,12 @@ def apply(context: Context, change: Change) -> None:
     for route in policy.routes:
         context.netlink.route("add", table=table, **routes.request(context, route))
     context.netlink.rule(
-        "add", src=f"{policy.source}/32", table=table, priority=_PRIORITY, protocol=PROTOCOL, iifname="lo"
+        "add",
+        src=IPv4Network(policy.source),
+        table=table,
+        priority=_PRIORITY,
+        protocol=PROTOCOL,
+        iifname="lo",
     )
 
 
@@ -83,7 +90,7 @@ def _remove_rules(context: Context, policy: PolicyConfig) -> None:
     """Delete our rules for an address, whatever table they lead to."""
     while True:
         try:
-            context.netlink.rule("del", src=f"{policy.source}/32", priority=_PRIORITY, protocol=PROTOCOL)
+            context.netlink.rule("del", src=IPv4Network(policy.source), priority=_PRIORITY, protocol=PROTOCOL)
         except NetlinkError as error:
             if error.code == errno.ENOENT:
                 return

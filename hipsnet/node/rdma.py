@@ -10,7 +10,6 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from hipsnet.errors import CapabilityError, ConflictError
@@ -19,6 +18,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
+from hipsnet.node.netlink import Netlink
 
 SYSFS = Path("/sys/class/infiniband")
 _ROCE_PORT = 4791
@@ -109,7 +109,7 @@ def require_rxe_in_namespaces() -> None:
     name = f"hipsnet-rxe-{os.getpid()}"
     try:
         namespace.create(name, "hipsnet probe")
-        with namespace.inside(name), IPRoute() as netlink:
+        with namespace.inside(name), Netlink() as netlink:
             netlink.link("add", ifname="p0", kind="veth", peer={"ifname": "p1"})
             device = device_name("probe", str(os.getpid()), 0)
             nldev.add(device, "rxe", "p0")

@@ -12,6 +12,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NodeConfig, RouteConfig
+from hipsnet.node.netlink import told
 
 _MAIN_TABLE = 254
 _KERNEL_PROTOCOL = 2
@@ -32,24 +33,22 @@ def read(context: Context) -> tuple[frozenset[RouteConfig], frozenset[IPv4Networ
 
 def parse(message: Any, names: dict[int, str]) -> RouteConfig:
     """The route that a netlink message describes; `names` are the interfaces' by index."""
-    metrics = message.get("RTA_METRICS")
-    return RouteConfig(
-        _prefix(message), _hops(message, names), metrics.get("RTAX_INITCWND") if metrics else None
-    )
+    (metrics,) = told(message, "RTA_METRICS")
+    (window,) = told(metrics, "RTAX_INITCWND") if metrics else (None,)
+    return RouteConfig(_prefix(message), _hops(message, names), window)
 
 
 def _prefix(message: Any) -> IPv4Network:
-    return IPv4Network((message.get("RTA_DST") or "0.0.0.0", message["dst_len"]))
+    (destination,) = told(message, "RTA_DST")
+    return IPv4Network((destination or "0.0.0.0", message["dst_len"]))
 
 
 def _hops(message: Any, names: dict[int, str]) -> tuple[tuple[str, IPv4Address | None], ...]:
-    several = message.get("RTA_MULTIPATH")
+    several, via, link = told(message, "RTA_MULTIPATH", "RTA_GATEWAY", "RTA_OIF")
     if several:
-        return tuple(
-            sorted((names.get(hop["oif"], "?"), IPv4Address(hop.get("RTA_GATEWAY"))) for hop in several)
-        )
-    via = message.get("RTA_GATEWAY")
-    return ((names.get(message.get("RTA_OIF"), "?"), IPv4Address(via) if via else None),)
+        hops = ((names.get(hop["oif"], "?"), *told(hop, "RTA_GATEWAY")) for hop in several)
+        return tuple(sorted((name, IPv4Address(gateway)) for name, gateway in hops))
+    return ((names.get(link, "?"), IPv4Address(via) if via else None),)
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
@@ -81,18 +80,22 @@ def apply(context: Context, change: Change) -> None:
     on_link = any(via is None for _, via in route.hops)
     if change.action == "remove":
         scope = {"scope": _ON_LINK} if on_link else {}
-        context.netlink.route("del", dst=str(route.prefix), proto=PROTOCOL, table=_MAIN_TABLE, **scope)
+        context.netlink.route("del", dst=route.prefix, proto=PROTOCOL, table=_MAIN_TABLE, **scope)
         return
     verb = "replace" if on_link or change.action == "change" else "add"
     context.netlink.route(verb, table=_MAIN_TABLE, **request(context, route))
 
 
 def request(context: Context, route: RouteConfig) -> dict[str, Any]:
-    """The arguments of `IPRoute.route` for this route, in whatever table."""
-    hops = [
-        {"oif": context.index(link)} | ({"gateway": str(via)} if via else {"scope": _ON_LINK})
-        for link, via in route.hops
-    ]
-    way = {"multipath": hops} if len(hops) > 1 else hops[0]
-    metrics = {"metrics": {"initcwnd": route.window}} if route.window else {}
-    return {"dst": str(route.prefix), "proto": PROTOCOL, **way, **metrics}
+    """The arguments of `Netlink.route` for this route, in whatever table."""
+    way: dict[str, Any] = {"dst": route.prefix, "proto": PROTOCOL}
+    if len(route.hops) > 1:
+        way["multipath"] = [
+            {"oif": context.index(link), "attrs": [("RTA_GATEWAY", str(via))]} for link, via in route.hops
+        ]
+    else:
+        ((link, via),) = route.hops
+        way |= {"oif": context.index(link)} | ({"gateway": str(via)} if via else {"scope": _ON_LINK})
+    if route.window:
+        way["metrics"] = {"attrs": [("RTAX_INITCWND", route.window)]}
+    return way

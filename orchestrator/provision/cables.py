@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from hipsnet.node import namespace
 from hipsnet.node.actual import Actual
 from hipsnet.node.context import Context
 from hipsnet.node.desired import MAC_MARK
-from hipsnet.node.namespace import NAMED
 from hipsnet.topology import Fabric, Link, Port
 from orchestrator.lab.namespaces import namespace_name
 
@@ -58,9 +59,9 @@ def _is_whole(fabric: str, link: Link, actual: Mapping[str, Actual]) -> bool:
 
 def remove_end(context: Context, name: str) -> None:
     """Take away the veth pair that ends here; no error if it is gone."""
-    found = context.netlink.link_lookup(ifname=name)
-    if found:
-        context.netlink.link("del", index=found[0])
+    found = context.netlink.get_link(name)
+    if found is not None:
+        context.netlink.link("del", index=found["index"])
 
 
 def make(context: Context, fabric: str, links: Iterable[Link], mtu: int) -> Iterator[Link]:
@@ -69,18 +70,18 @@ def make(context: Context, fabric: str, links: Iterable[Link], mtu: int) -> Iter
     The pair is born in its two namespaces, with its MACs: no end is ever seen elsewhere, or without our mark.
     """
     for link in links:
-        near = _end(link.a, mtu)
-        far = _end(link.b, mtu) | {"net_ns_fd": str(NAMED / namespace_name(fabric, link.b.node))}
-        context.netlink.link("add", kind="veth", peer=far, **near)
+        with namespace.handle(namespace_name(fabric, link.b.node)) as far:
+            peer = _end(link.b, mtu) | {"net_ns_fd": far}
+            context.netlink.link("add", kind="veth", peer=peer, **_end(link.a, mtu))
         yield link
 
 
 def name_ends(context: Context, fabric: str, ports: Iterable[tuple[str, Link]]) -> None:
     """Give (interface, its cable) their aliases: from now on the cables count as whole."""
     for name, link in ports:
-        context.netlink.link("set", index=context.index(name), ifalias=alias_of(fabric, link))
+        context.netlink.link("set", ifname=name, ifalias=alias_of(fabric, link))
 
 
-def _end(port: Port, mtu: int) -> dict[str, object]:
+def _end(port: Port, mtu: int) -> dict[str, Any]:
     # One queue each way: a receiver needs as many as its peer sends by, and the shaper is one queue anyway.
     return {"ifname": port.name, "address": port.mac, "mtu": mtu, "num_tx_queues": 1, "num_rx_queues": 1}

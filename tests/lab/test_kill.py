@@ -18,7 +18,7 @@ MakeLab = Callable[..., Lab]
 POINTS = 24
 TORUS = {"kind": "torus", "sides": [3]}
 BCUBE = {"kind": "bcube", "n": 2, "levels": 1}
-_OURS = ("/hipsnet/node/", "/orchestrator/", "/pyroute2/iproute/")
+_OURS = ("/hipsnet/node/", "/orchestrator/")
 
 
 def killed_after(calls: int | None, *arguments: object) -> int:
