@@ -28,7 +28,7 @@ def open_transport(name: str, greeting: Greeting, options: Options) -> Transport
 
 
 def _open_tcp(greeting: Greeting, options: Options) -> Transport:
-    from hipsnet.transport.tcp import TcpTransport
+    from hipsnet.transport.tcp.transport import TcpTransport
 
     return TcpTransport(greeting, options.tcp_port, options.congestion_control)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer
-from hipsnet.transport.tcp import TcpTransport
+from hipsnet.transport.tcp.transport import TcpTransport
 
 TCP_PORT = 29481
 TIMEOUT_S = 20.0
