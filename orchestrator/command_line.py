@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -33,8 +36,20 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self._rooms:
             return None
-        room = import_module(f"orchestrator.commands.{self._rooms[cmd_name]}")
+        room = _imported(f"orchestrator.commands.{self._rooms[cmd_name]}")
         return get_group(room.app).get_command(ctx, cmd_name)
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module. All that comes with it stays, so the garbage collector need not look at it, now or later."""
+    if name not in sys.modules:
+        gc.disable()
+        try:
+            import_module(name)
+            gc.freeze()
+        finally:
+            gc.enable()
+    return sys.modules[name]
 
 
 app = typer.Typer(

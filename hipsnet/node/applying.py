@@ -13,7 +13,7 @@ from hipsnet.node.change import Change
 from hipsnet.node.changes import changes
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
-from hipsnet.node.observe import read_actual
+from hipsnet.node.observe import read_actual, read_new
 
 _ROUNDS = 3
 _GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL)
@@ -34,11 +34,14 @@ def apply(context: Context, steps: Iterable[Change]) -> None:
             raise _explained(change, error, code) from error
 
 
-def settle(context: Context, config: NodeConfig) -> None:
+def settle(context: Context, config: NodeConfig, is_new: bool = False) -> None:
     """Bring an open node to its configuration, and look again: what undoes itself is an error, not a success.
 
-    More rounds than one because a setting may reset another (ip_forward does).
+    More rounds than one because a setting may reset another (ip_forward does). A node that was just made has
+    nothing but its links, and is not looked at for more.
     """
+    if is_new:
+        apply(context, changes(config, read_new(context, config)))
     for _ in range(_ROUNDS):
         steps = changes(config, read_actual(context, config))
         if not steps:

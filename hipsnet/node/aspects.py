@@ -35,8 +35,8 @@ class Aspect(NamedTuple):
 
 
 ASPECTS = (
-    Aspect("sysctl", sysctls.differences, sysctls.apply),
     Aspect("link", links.differences, links.apply),
+    Aspect("sysctl", sysctls.differences, sysctls.apply),  # a bridge's are there with the bridge
     Aspect("offload", offloads.differences, offloads.apply),
     Aspect("nic", nic.differences, nic.apply),
     Aspect("program", datapath.differences, datapath.apply),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -68,6 +69,8 @@ def remove(name: str) -> None:
 
 @contextmanager
 def _socket() -> Iterator[NetlinkSocket]:
+    # A kernel without RDMA says so to the bare socket, long before pyroute2 has built what it needs around one.
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA).close()
     with NetlinkSocket(_NETLINK_RDMA) as netlink:
         netlink.set_marshal(_Marshal())
         netlink.bind()

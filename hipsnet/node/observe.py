@@ -23,6 +23,18 @@ from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
 
 
+def read_new(context: Context, desired: NodeConfig) -> Actual:
+    """What there is of an open node that was just made: its links, and nothing else."""
+    features = {link.name: link.features for link in desired.links}
+    found = links.read(context)
+    return Actual(
+        {
+            name: replace(link, offloads=offloads.read(name, features.get(name, ())))
+            for name, link in found.items()
+        }
+    )
+
+
 def read_actual(context: Context, desired: NodeConfig) -> Actual:
     """What the kernel says about an open node; of settings and offloads only what `desired` speaks of."""
     found = links.read(context)

@@ -27,28 +27,23 @@ def read(context: Context) -> tuple[frozenset[RouteConfig], frozenset[IPv4Networ
         if message["proto"] == PROTOCOL:
             ours.add(parse(message, names))
         elif message["proto"] != _KERNEL_PROTOCOL:
-            foreign.add(_prefix(message))
+            foreign.add(_prefix(message, *told(message, "RTA_DST")))
     return frozenset(ours), frozenset(foreign)
 
 
 def parse(message: Any, names: dict[int, str]) -> RouteConfig:
     """The route that a netlink message describes; `names` are the interfaces' by index."""
-    (metrics,) = told(message, "RTA_METRICS")
+    destination, metrics, several, via, link = told(
+        message, "RTA_DST", "RTA_METRICS", "RTA_MULTIPATH", "RTA_GATEWAY", "RTA_OIF"
+    )
+    ways = [(hop["oif"], *told(hop, "RTA_GATEWAY")) for hop in several or ()] or [(link, via)]
+    hops = ((names.get(index, "?"), IPv4Address(gateway) if gateway else None) for index, gateway in ways)
     (window,) = told(metrics, "RTAX_INITCWND") if metrics else (None,)
-    return RouteConfig(_prefix(message), _hops(message, names), window)
+    return RouteConfig(_prefix(message, destination), tuple(sorted(hops)), window)
 
 
-def _prefix(message: Any) -> IPv4Network:
-    (destination,) = told(message, "RTA_DST")
+def _prefix(message: Any, destination: str | None) -> IPv4Network:
     return IPv4Network((destination or "0.0.0.0", message["dst_len"]))
-
-
-def _hops(message: Any, names: dict[int, str]) -> tuple[tuple[str, IPv4Address | None], ...]:
-    several, via, link = told(message, "RTA_MULTIPATH", "RTA_GATEWAY", "RTA_OIF")
-    if several:
-        hops = ((names.get(hop["oif"], "?"), *told(hop, "RTA_GATEWAY")) for hop in several)
-        return tuple(sorted((name, IPv4Address(gateway)) for name, gateway in hops))
-    return ((names.get(link, "?"), IPv4Address(via) if via else None),)
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:

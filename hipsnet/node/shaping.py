@@ -40,7 +40,8 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
             continue
         action = "add" if have is None else "remove" if link.rate_bps is None else "change"
         before, after = ("" if now is None else format_rate(have)), format_rate(link.rate_bps)
-        yield Change(desired.name, "rate", action, link.name, before, after, link)  # type: ignore[arg-type]
+        buckets = now is not None and now.qdisc == "htb"
+        yield Change(desired.name, "rate", action, link.name, before, after, (link, buckets))  # type: ignore[arg-type]
 
 
 def _bytes_per_s(rate_bps: int | None) -> int | None:
@@ -49,7 +50,8 @@ def _bytes_per_s(rate_bps: int | None) -> int | None:
 
 def apply(context: Context, change: Change) -> None:
     """Set, change (in place, traffic goes on) or take away one link's rate."""
-    link: LinkConfig = change.value
+    link: LinkConfig
+    link, buckets = change.value
     index = context.index(link.name)
     if link.rate_bps is None:
         context.netlink.tc("del", index=index, handle=_QDISC, parent=_ROOT)
@@ -61,7 +63,8 @@ def apply(context: Context, change: Change) -> None:
     }  # fmt: skip
     if change.action == "add":
         # It may be there without its class: somebody was stopped in between. An htb cannot be replaced by another.
-        if not any(found["handle"] == _QDISC for found in context.netlink.get_qdiscs(index=index)):
+        qdiscs = context.netlink.get_qdiscs(index) if buckets else ()
+        if not any(found["handle"] == _QDISC for found in qdiscs):
             context.netlink.tc("replace", "htb", index, handle=_QDISC, default=1)
         context.netlink.tc("add-class", "htb", index, **bucket)
     else:

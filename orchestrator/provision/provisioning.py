@@ -66,7 +66,7 @@ def carry_out(plan: Plan, tell: Tell) -> None:
     switches = {switch.name for switch in plan.fabric.switches}
     for node in sorted(plan.changes, key=lambda node: node not in switches):
         with opened(node, namespace_name(name, node)) as context:
-            settle(context, plan.configs[node])
+            settle(context, plan.configs[node], is_new=node in plan.add_nodes)
         tell(f"{node} configured")
     soft_switch.serve(plan.topology, plan.fabric)
     delay_line.serve(plan.fabric)
