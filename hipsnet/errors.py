@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 
 class HipsnetError(Exception):
     """Base of every error that hipsnet raises on purpose. `exit_code` is the command line's answer."""
@@ -28,9 +30,11 @@ class ConflictError(HipsnetError):
 
 
 class Interrupted(HipsnetError):
-    """The user ended what was under way; the message says how to go on."""
+    """The user ended what was under way, by a signal of this number; the message says how to go on."""
 
-    exit_code = 130
+    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number
 
 
 class ProvisionError(HipsnetError):

@@ -22,7 +22,7 @@ _UNUSABLE = {
 
 
 def main() -> None:
-    """Run the command line; exit codes: 0 done, 1 failed, 2 bad input, 3 changes waiting, 130 interrupted."""
+    """Run the command line; exit codes: 0 done, 1 failed, 2 bad input, 3 changes waiting, 128 + n: by signal n."""
     try:
         from orchestrator.command_line import app  # takes a second, in which an interrupt is one, too
 

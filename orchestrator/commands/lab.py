@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -13,12 +13,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hipsnet.errors import InputError, Interrupted
+from hipsnet.errors import InputError
 from hipsnet.node.change import Change
 from hipsnet.topology import Fabric, Topology
 from orchestrator import topology_file
 from orchestrator.lab import execution, fabrics, ping_view, pinging
 from orchestrator.provision import hosts, impairment, inspection, plan_view, provisioning, removal
+from orchestrator.provision.interruption import completable, nodes_there
 from orchestrator.provision.plan import Plan, make_plan
 
 app = typer.Typer()
@@ -76,26 +77,17 @@ def _host(topology: Topology, fabric: Fabric, file: Path, node: str, dry_run: bo
     if dry_run:
         plan = hosts.plan_host(topology, fabric, node)
     else:
-        with _completable(f"{file} --node {node}"):
+        command = f"{file} --node {node}"
+        with completable(lambda: f"{node} of {fabric.name}: interrupted", command, command):
             plan = hosts.provision_host(topology, fabric, node)
     return _Done(plan.steps, plan.pending, plan.lacking)
 
 
 def _lab(topology: Topology, fabric: Fabric, file: Path, quiet: bool) -> _Done:
-    with _completable(str(file)), _progress(quiet) as progress:
+    there = partial(nodes_there, fabric)
+    with completable(there, str(file), fabric.name), _progress(quiet) as progress:
         plan = provisioning.provision(topology, fabric, str(file.resolve()), _teller(progress))
     return _Done(tuple(plan.steps()))
-
-
-@contextmanager
-def _completable(what: str) -> Iterator[None]:
-    """Say how to go on where an interrupt ends the block."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted; `hipsnet provision {what}` completes what was begun, `hipsnet destroy {what}` removes it"
-        ) from None
 
 
 def _progress(quiet: bool) -> Progress:

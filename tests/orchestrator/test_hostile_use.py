@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hipsnet.node import namespace
 from hipsnet.topology import explain
+from orchestrator import topology_file
 from tests.lab.rig import REPOSITORY, Done, command_line, hipsnet
 
 NOTHING_BUT_LETTERS = "x" * 30_000
@@ -112,21 +114,35 @@ def test_who_is_not_root_is_told_so_before_anything_is_compiled(file: Path) -> N
     answered(Done(done.returncode, done.stdout, done.stderr), 1, "run as root")
 
 
-def test_an_interrupted_provision_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "usual"),
+    [
+        (signal.SIGINT, signal.default_int_handler),  # a job in the background ignores it
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ],
+)
+def test_a_provision_that_is_ended_says_what_is_there_and_how_to_go_on(
+    number: signal.Signals, usual: Callable[..., Any], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(name: str, mark: str) -> None:
         if name.endswith("s01"):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         create(name, mark)
 
     create = namespace.create
     monkeypatch.setattr(namespace, "create", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    before = signal.signal(number, usual)
     try:
         done = hipsnet("provision", file)
+        assert signal.getsignal(number) == usual
     finally:
-        signal.signal(signal.SIGINT, before)
-    answered(done, 130, f"`hipsnet provision {file}` completes what was begun")
-    assert "1 nodes removed" in hipsnet("destroy", file).stdout
+        signal.signal(number, before)
+    nodes = len(topology_file.load(file)[1].nodes)
+    answered(done, 128 + number, f"{NAME}: interrupted, 1 of its {nodes} nodes are there")
+    assert f"`hipsnet provision {file}` completes what was begun" in done.stderr
+    assert f"`hipsnet destroy {NAME}` removes it" in done.stderr
+    assert "1 nodes removed" in hipsnet("destroy", NAME).stdout
     assert not any(name.startswith(NAME) for name in namespace.names())
 
 

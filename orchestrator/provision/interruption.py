@@ -1,0 +1,48 @@
+"""A provision that somebody ends says what is there, and how to go on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hipsnet.errors import Interrupted
+from hipsnet.topology import Fabric
+from orchestrator.lab.namespaces import places
+
+_AS_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def completable(there: Callable[[], str], provision: str, destroy: str) -> Iterator[None]:
+    """Run a block that Ctrl-C, SIGTERM or SIGHUP may end; what is told then begins with what `there` says.
+
+    `provision` and `destroy` are the arguments of the commands that complete it and remove it. Raises Interrupted.
+    """
+    # Who has the signal ignored, as under nohup, goes on having it ignored.
+    ours = [number for number in _AS_CTRL_C if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        (number,) = interrupt.args or (signal.SIGINT,)
+        raise Interrupted(
+            f"{there()}; `hipsnet provision {provision}` completes what was begun, "
+            f"`hipsnet destroy {destroy}` removes it",
+            number,
+        ) from None
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt(number: int, _: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(number))
+
+
+def nodes_there(fabric: Fabric) -> str:
+    """What an interrupted provision of a lab has left."""
+    found = places(fabric.name, fabric.nodes).values()
+    made = sum(place.standing == "ours" and place.node in fabric.nodes for place in found)
+    return f"{fabric.name}: interrupted, {made} of its {len(fabric.nodes)} nodes are there"
