@@ -21,7 +21,6 @@ from hipsnet.transport.handshake import GREETING_BYTES, Greeting
 from hipsnet.transport.interface import Peer
 from tests.collective.arena import Arena, Outcome, Rank, arena
 
-IMPATIENT = {"warn_s": 0.5, "timeout_s": 2.0}
 BOUND_S = 15.0  # far above the timeout, so that only a hang reaches it
 
 
@@ -57,7 +56,7 @@ def survivors(ranks: list[Rank], without: int) -> list[Outcome]:
 
 def test_a_rank_that_dies_is_named_by_all(bcube: Arena) -> None:
     body = KeepReducing()
-    with bcube.start(body, **IMPATIENT) as ranks:
+    with bcube.start(body) as ranks:
         body.wait(ranks)
         ranks[4].signal(signal.SIGKILL)
         for outcome in survivors(ranks, without=4):
@@ -71,14 +70,14 @@ def test_a_rank_that_dies_is_named_by_all(bcube: Arena) -> None:
 
 def test_a_rank_that_is_stopped_is_named_by_all(bcube: Arena) -> None:
     body = KeepReducing()
-    with bcube.start(body, **IMPATIENT) as ranks:
+    with bcube.start(body, warn_s=0.5, timeout_s=2.0) as ranks:
         body.wait(ranks)
         stopped_at = time.monotonic()
         ranks[7].signal(signal.SIGSTOP)
         for outcome in survivors(ranks, without=7):
             assert "rank 7: it has been silent for 2." in outcome.error
             assert "stage" in outcome.error
-        assert time.monotonic() - stopped_at >= IMPATIENT["timeout_s"] - 0.5
+        assert time.monotonic() - stopped_at >= 1.5
         ranks[7].signal(signal.SIGCONT)
         assert ranks[7].outcome(BOUND_S).error  # and it learns that it was given up
 
@@ -89,16 +88,14 @@ def test_a_rank_that_exits_before_the_first_collective(bcube: Arena) -> None:
             os._exit(0)
         comm.all_reduce(np.zeros(10, np.float32))
 
-    with bcube.start(body, **IMPATIENT) as ranks:
+    with bcube.start(body) as ranks:
         for outcome in survivors(ranks, without=2):
             assert "rank 2" in outcome.error
 
 
 def test_a_rank_that_never_starts_is_named_with_its_address(bcube: Arena) -> None:
     # Rank 3's greeting says so before anything else: it has no token, and is a stranger to all others.
-    with bcube.start(
-        KeepReducing(), per_rank={3: {"token": "other"}}, start_timeout_s=1.5, **IMPATIENT
-    ) as ranks:
+    with bcube.start(KeepReducing(), per_rank={3: {"token": "other"}}, start_timeout_s=1.5) as ranks:
         outcomes = survivors(ranks, without=3)
         assert all(outcome.error for outcome in outcomes)
         neighbours = [outcomes[rank] for rank in (0, 3, 4, 5)]  # ranks 0, 4, 5, 6
@@ -122,15 +119,13 @@ def test_another_call_on_one_rank(bcube: Arena, odd_one: Any, words: str) -> Non
         else:
             comm.all_reduce(np.zeros(10, np.float32))
 
-    for outcome in bcube.run(body, **IMPATIENT):
+    for outcome in bcube.run(body):
         assert words in outcome.error
         assert "sum of 10 x float32" in outcome.error
 
 
 def test_another_algorithm_on_one_rank(bcube: Arena) -> None:
-    with bcube.start(
-        KeepReducing(), per_rank={8: {"algorithm": "ring"}}, start_timeout_s=3.0, **IMPATIENT
-    ) as ranks:
+    with bcube.start(KeepReducing(), per_rank={8: {"algorithm": "ring"}}, start_timeout_s=3.0) as ranks:
         errors = [rank.outcome(BOUND_S).error for rank in ranks]
     assert all(errors)
     assert any("algorithm hips" in error and "algorithm ring" in error for error in errors), errors
@@ -186,7 +181,7 @@ def test_after_a_failure_the_communicator_refuses(bcube: Arena) -> None:
             return str(error)
         return "went on"
 
-    for outcome in bcube.run(body, **IMPATIENT):
+    for outcome in bcube.run(body):
         assert "an earlier collective failed" in outcome.value
 
 
