@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -75,8 +75,22 @@ def _written(process: subprocess.Popen[bytes], files: dict[Stream, int]) -> Outp
             time.sleep(_POLL_S)
 
 
+def run_elsewhere(
+    session: pytest.Session, items: Sequence[pytest.Item], begin: Callable[[Sequence[str]], Outputs]
+) -> None:
+    """Begin a run of these tests of the session elsewhere, and let its reports stand for them here."""
+    if not items or session.config.option.collectonly or session.testsfailed:
+        return
+    for item in items:  # timed in there, and waited for
+        item.add_marker(pytest.mark.timeout(0), append=False)
+    nodeids = [item.nodeid for item in items]
+    there = Elsewhere(session.config, nodeids, begin(nodeids))
+    session.config.pluginmanager.register(there)
+    there.begin()
+
+
 class Elsewhere:
-    """The reports of these tests, each as soon as it has ended in there."""
+    """A pytest plugin: the reports of these tests, each as soon as it has ended in there."""
 
     def __init__(self, config: pytest.Config, nodeids: Sequence[str], outputs: Outputs) -> None:
         self._config = config
@@ -93,14 +107,21 @@ class Elsewhere:
         """Have the tests begin, if they have not."""
         self._advance()
 
-    def stand_in(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         """Report a test of there as if it had run here."""
+        if item.nodeid not in self._wanted:
+            return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in self.reports(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         # Nothing of this test was set up here, but what was for the one before has to go now.
         tear_down(item, nextitem)
+        return True
+
+    def pytest_sessionfinish(self) -> None:
+        """End the run."""
+        self._outputs.close()  # type: ignore[attr-defined]
 
     def reports(self, item: pytest.Item) -> list[pytest.TestReport]:
         """The reports of one test, waited for; one of our own making if none comes."""
@@ -116,10 +137,6 @@ class Elsewhere:
         told = self._told.decode(errors="replace").strip()
         said = f"; it said:\n{told}" if told else ""
         return [_report(item, "failed", f"no report of this test: {self._end}{while_running}{said}")]
-
-    def close(self) -> None:
-        """End the run."""
-        self._outputs.close()  # type: ignore[attr-defined]
 
     def _advance(self) -> None:
         """Take one piece of output; its end is the end of the run."""
