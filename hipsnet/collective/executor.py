@@ -273,6 +273,7 @@ class Executor:
         level = f" (seen by rank {self._rank} at level {at.peer.port})" if at else ""
         self._failure = f"{whose}{reason}{level}"
         told = f", told by {told_by.name}" if told_by else f", at {at.name}" if at else ""
+        self._transport.abandon()  # else the words would wait behind them, longer than we do
         for neighbour in self._neighbours:
             if neighbour is not told_by:
                 self._tell(neighbour, protocol.pack_abort(culprit, reason + level))

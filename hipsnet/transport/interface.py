@@ -96,6 +96,9 @@ class Transport(Protocol):
     def post_message(self, connection: int, payload: bytes) -> None:
         """Send at most MESSAGE_LIMIT bytes; arrives as MESSAGE. The bytes are copied: no SENT follows."""
 
+    def abandon(self) -> None:
+        """Drop the writes that have not begun to leave: none of them ends in SENT. Messages go on their way."""
+
     def poll(self, timeout_s: float) -> list[Completion]:
         """Start what was posted, wait until something happens or the time is over, and tell what happened."""
 

@@ -9,7 +9,7 @@ from hipsnet.collective import protocol
 from hipsnet.collective.executor import Executor, Patience
 from hipsnet.collective.plan import Plan
 from hipsnet.errors import CollectiveError
-from hipsnet.transport.interface import Event
+from hipsnet.transport.interface import Completion, Event
 from tests.transport.meeting import End, meeting
 
 LAST_WORDS = b"it was rank 7"
@@ -42,6 +42,30 @@ def test_last_words_come_before_the_end(leaves_unread: bool, why: bytes) -> None
         assert here.memory.all()
         assert told[1].payload == LAST_WORDS
         assert told[2].payload == why
+
+
+def test_last_words_do_not_wait_behind_writes_that_are_abandoned() -> None:
+    """What has begun to leave ends; of the others the peer hears nothing."""
+    with meeting([(0, 1)]) as (near, far):
+        size, count = 1 << 20, 64
+        here = near.transport.register(np.ones(size, np.uint8))
+        there = far.transport.register(np.zeros(size, np.uint8))
+        for number in range(count):
+            near.transport.post_write(0, here, 0, size, there.key, 0, number)
+        near.transport.poll(0)
+        near.transport.abandon()
+        near.transport.post_message(0, LAST_WORDS)
+        told: list[Completion] = []
+        while not told or told[-1].event != Event.MESSAGE:
+            near.transport.poll(0)
+            told += far.transport.poll(0)
+        *written, last = told
+        assert [(each.event, each.immediate) for each in written] == [
+            (Event.WRITTEN, number) for number in range(len(written))
+        ]
+        assert 0 < len(written) < count
+        assert there.memory.all()
+        assert last.payload == LAST_WORDS
 
 
 def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:

@@ -102,6 +102,17 @@ def test_a_peer_that_takes_nothing_stops_the_sender_at_the_window() -> None:
     assert [posting.number for posting in outgoing.take()] == list(range(WINDOW, WINDOW + 5))
 
 
+def test_writes_that_are_abandoned_make_room_for_words() -> None:
+    outgoing = Outgoing()
+    outgoing.waiting.extend([*(write(i) for i in range(WINDOW + 5)), Message(1, b"last words")])
+    posted = outgoing.take()
+    outgoing.abandon()
+    outgoing.grant(1)
+    assert [posting.work for posting in outgoing.take()] == [Message(1, b"last words")]
+    assert list(outgoing.finished(WINDOW + 1)) == list(range(len(posted)))
+    assert outgoing.idle
+
+
 def test_the_send_queue_is_never_overfilled() -> None:
     outgoing = Outgoing()
     outgoing.grant(10 * SENDS)

@@ -80,6 +80,10 @@ class Connection:
             else:
                 self._sent(sent)
 
+    def abandon(self) -> None:
+        """Drop the writes that have not begun to leave."""
+        self.outgoing = deque(frame for frame in self.outgoing if not frame.is_untouched_write)
+
     def receive(self) -> bool:
         """Read the rest of the incoming write together with what comes behind it, in one call; False if none.
 

@@ -19,6 +19,11 @@ class Frame:
         self.immediate = immediate
         self.rest = list(rest)
 
+    @property
+    def is_untouched_write(self) -> bool:
+        """A write of which nothing has left: the peer would not miss it."""
+        return self.is_write and len(self.rest) == 2 and len(self.rest[0]) == HEADER.size
+
 
 def write(key: int, offset: int, payload: memoryview, immediate: int) -> Frame:
     """Into the peer's region `key` at `offset`; the payload must not change until it has left."""

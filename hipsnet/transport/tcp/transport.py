@@ -70,6 +70,10 @@ class TcpTransport:
             raise TransportError(f"a message carries at most {MESSAGE_LIMIT} bytes, not {len(payload)}")
         self._post(connection, frame.message(payload))
 
+    def abandon(self) -> None:
+        for connection in self._live.values():
+            connection.abandon()
+
     def poll(self, timeout_s: float) -> list[Completion]:
         self._start_posted()
         if self._completions:

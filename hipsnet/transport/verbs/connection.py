@@ -67,6 +67,10 @@ class Connection:
     def enqueue(self, work: Write | Message) -> None:
         self._outgoing.waiting.append(work)
 
+    def abandon(self) -> None:
+        """Drop the writes that have not been posted."""
+        self._outgoing.abandon()
+
     def start(self) -> None:
         """Post what may be posted. Raises ConnectionLost."""
         if self._incoming.owes_credit() and CREDIT not in self._outgoing.waiting:

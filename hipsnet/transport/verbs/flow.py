@@ -83,6 +83,10 @@ class Outgoing:
             taken.append(self.waiting.popleft())
         return [self._posting(work, last=i == len(taken) - 1) for i, work in enumerate(taken)]
 
+    def abandon(self) -> None:
+        """Drop the writes that have not been posted."""
+        self.waiting = deque(work for work in self.waiting if isinstance(work, Message))
+
     def finished(self, count: int) -> Iterator[int]:
         """All pieces before number `count` have arrived: yields the immediates of the writes among them."""
         while self._under_way and self._under_way[0][0] < count:

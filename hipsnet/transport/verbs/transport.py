@@ -97,6 +97,10 @@ class VerbsTransport:
             raise TransportError(f"a message carries at most {MESSAGE_LIMIT} bytes, not {len(payload)}")
         self._enqueue(connection, Message(Kind.MESSAGE, payload))
 
+    def abandon(self) -> None:
+        for connection in self._live:
+            connection.abandon()
+
     def poll(self, timeout_s: float) -> list[Completion]:
         unstarted, self._unstarted = self._unstarted, {}
         for connection in unstarted.values():

@@ -53,6 +53,10 @@ class Connection:
         self._waiting.append(work)
         self.push()
 
+    def abandon(self) -> None:
+        """Drop the writes that the pair has not been handed."""
+        self._waiting = deque(work for work in self._waiting if isinstance(work, Message))
+
     def push(self) -> None:
         """Hand the pair what it has room for."""
         while self._waiting and self._take(self._waiting[0]):

@@ -115,6 +115,10 @@ class XdpTransport:
             raise TransportError(f"a message carries at most {MESSAGE_LIMIT} bytes, not {len(payload)}")
         self._post(connection, Message(payload))
 
+    def abandon(self) -> None:
+        for connection in self._sockets:
+            connection.abandon()
+
     def poll(self, timeout_s: float) -> list[Completion]:
         self._work(0 if self._completions else timeout_s)
         completions, self._completions = self._completions, []
