@@ -9,7 +9,7 @@ from typing import Any
 from pyverbs.enums import IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM
 from pyverbs.pyverbs_error import PyverbsError
 
-from hipsnet.transport.interface import Completion, Event, Peer
+from hipsnet.transport.interface import Completion, ConnectionLost, Event, Peer
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import Endpoint, port_state, why_lost
 from hipsnet.transport.verbs.flow import CREDIT, Incoming, Message, Outgoing, Posting, Write
@@ -29,10 +29,6 @@ class Kind(IntEnum):
     CREDIT = CREDIT.kind
     MESSAGE = 1
     REGION = 2  # memory that the peer may write into: told once, ahead of the message that names its key
-
-
-class ConnectionLost(Exception):
-    """The connection cannot go on; the text says why."""
 
 
 class Connection:

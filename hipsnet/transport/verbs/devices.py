@@ -61,14 +61,13 @@ def endpoints(sysfs: Path = SYSFS, first: str = "") -> Iterator[Endpoint]:
         return _text(port / "gid_attrs" / "ndevs" / "0") != first
 
     for port in sorted(sorted(sysfs.glob("*/ports/*")), key=is_later):
-        folder = port / "gids"
-        for file in sorted(folder.iterdir(), key=lambda f: int(f.name)):
-            gid = _gid(file)
-            if gid is None or _text(port / "gid_attrs" / "types" / file.name) != ROCE_V2:
+        for index in range(sum(1 for _ in (port / "gids").iterdir())):
+            gid = _gid(port / "gids" / str(index))
+            if gid is None or _text(port / "gid_attrs" / "types" / str(index)) != ROCE_V2:
                 continue
-            netdev = _text(port / "gid_attrs" / "ndevs" / file.name)
+            netdev = _text(port / "gid_attrs" / "ndevs" / str(index))
             if netdev:
-                yield Endpoint(port.parents[1].name, int(port.name), int(file.name), gid, netdev)
+                yield Endpoint(port.parents[1].name, int(port.name), index, gid, netdev)
 
 
 def why_lost(endpoint: Endpoint, sysfs: Path = SYSFS) -> str:

@@ -61,6 +61,7 @@ class QueuePair:
         self._base = int(self._slots.ctypes.data)
         self._open: list[Any] = []
         self._receives: list[Any] = []
+        self._place = self._own(SGE(0, 0, 0))  # of whatever is described: a work request keeps a copy
         try:
             access = IBV_ACCESS_LOCAL_WRITE
             self._memory = self._own(MR(device.domain, self._slots.nbytes, access, self._base))
@@ -121,14 +122,12 @@ class QueuePair:
     def post(self, requests: Sequence[Request]) -> None:
         """Post all with one call. Raises PyverbsError."""
         chain: list[Any] = []
-        scatter = []
         for request in reversed(requests):
-            scatter.append(SGE(request.address, request.length, request.local_key))
-            chain.append(self._work_request(request, scatter[-1], chain[-1] if chain else None))
+            chain.append(self._work_request(request, chain[-1] if chain else None))
         try:
             self._pair.post_send(chain[-1])
         finally:
-            for piece in (*chain, *scatter):
+            for piece in chain:
                 piece.close()  # nobody else frees them
 
     def close(self) -> None:
@@ -169,11 +168,15 @@ class QueuePair:
 
     def _prepare_receives(self) -> None:
         for slot in range(RECEIVES):
-            place = SGE(self._base + slot * SLOT_BYTES, SLOT_BYTES, self._memory.lkey)
+            place = self._at(self._base + slot * SLOT_BYTES, SLOT_BYTES, self._memory.lkey)
             self._receives.append(RecvWR(wr_id=slot, num_sge=1, sg=[place]))
-            place.close()
 
-    def _work_request(self, request: Request, scatter: SGE, following: SendWR | None) -> SendWR:
+    def _at(self, address: int, length: int, key: int) -> SGE:
+        """The place in memory, until the next call: pyverbs takes microseconds to make an object."""
+        self._place.addr, self._place.length, self._place.lkey = address, length, key
+        return self._place
+
+    def _work_request(self, request: Request, following: SendWR | None) -> SendWR:
         flags = IBV_SEND_SIGNALED if request.signalled else 0
         is_write = request.remote_key is not None
         if not is_write and request.length <= self._inline_bytes:
@@ -183,7 +186,7 @@ class QueuePair:
             opcode=IBV_WR_RDMA_WRITE_WITH_IMM if is_write else IBV_WR_SEND,
             num_sge=1,
             imm_data=request.immediate,
-            sg=[scatter],
+            sg=[self._at(request.address, request.length, request.local_key)],
             send_flags=flags,
             next_wr=following,
         )

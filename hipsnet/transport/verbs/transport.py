@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting, connect_all
-from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
+from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
 from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
-from hipsnet.transport.verbs.connection import Connection, ConnectionLost, Kind
+from hipsnet.transport.verbs.connection import Connection, Kind
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import endpoint_of, why_lost
 from hipsnet.transport.verbs.exchange import PARAMETERS_BYTES, Parameters
@@ -141,7 +141,10 @@ class VerbsTransport:
     # connecting
 
     def _open(self, peers: Sequence[Peer]) -> None:
-        endpoints = [endpoint_of(peer.local_address) for peer in peers]
+        addresses = [peer.local_address for peer in peers]
+        # Once for each port: finding one means to read its device's table of GIDs.
+        found = {address: endpoint_of(address) for address in dict.fromkeys(addresses)}
+        endpoints = [found[address] for address in addresses]
         for name, connections in Counter(endpoint.device for endpoint in endpoints).items():
             self._devices[name] = Device(name, connections)
         self._memory = Memory({name: device.domain for name, device in self._devices.items()})

@@ -64,6 +64,12 @@ def counters(port: Port) -> dict[str, int]:
     return {name: n for name, n in row.items() if isinstance(n, int)}
 
 
+def receiver_not_ready(port: Port) -> int:
+    """How often a port's device had no receive for a peer, or a peer none for it."""
+    found = counters(port)
+    return found["send_rnr_err"] + found["rcvd_rnr_err"]
+
+
 def sent_bytes(port: Port) -> int:
     return int(Path(f"/sys/class/net/{netdev(port)}/statistics/tx_bytes").read_text())
 

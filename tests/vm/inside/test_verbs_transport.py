@@ -8,6 +8,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
@@ -17,9 +19,12 @@ from hipsnet.topology import Fabric
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer
 from hipsnet.transport.opening import Options, open_transport
+from hipsnet.transport.verbs import queue_pair
+from hipsnet.transport.verbs.flow import WINDOW
 from tests.vm.inside import rdma_fabric as rig
 
 BOUND_S = 60.0
+QUEUE_PAIRS, AT_ONCE = 1000, 25  # of both ends together; of each end
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +39,26 @@ class Pair:
 
     def __init__(self, fabric: Fabric, connections: int = 1) -> None:
         a, b = (rig.address(fabric.servers[rank].ports[0]) for rank in (0, 1))
-        peers = (
+        self._peers = (
             [Peer(1, number, a, number, b) for number in range(connections)],
             [Peer(0, number, b, number, a) for number in range(connections)],
         )
         self.ends = [
             open_transport("verbs", Greeting(rank, 2, "pair", "token"), Options(30000)) for rank in (0, 1)
         ]
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(lambda end, theirs: end.connect(theirs, BOUND_S), self.ends, peers))
+
+    def __enter__(self) -> Self:
+        try:
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(lambda end, peers: end.connect(peers, BOUND_S), self.ends, self._peers))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for end in self.ends:
+            end.close()
 
     def until(self, end: int, event: Event) -> list[Completion]:
         """Poll both ends until `end` tells of such an event; what it told on the way."""
@@ -54,15 +70,27 @@ class Pair:
             found += self.ends[end].poll(0.01)
         return found
 
-    def close(self) -> None:
-        for end in self.ends:
-            end.close()
+
+def test_nothing_is_left_of_a_thousand_queue_pairs(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An emulated processor takes a minute for the rings of them all.
+    monkeypatch.setattr(queue_pair, "RECEIVES", 4)
+    monkeypatch.setattr(queue_pair, "SENDS", 4)
+    before, descriptors = rig.resources(), len(list(Path("/proc/self/fd").iterdir()))
+    array = np.zeros(4096, np.uint8)
+    for cycle in range(QUEUE_PAIRS // (2 * AT_ONCE)):
+        with Pair(fabric, AT_ONCE) as pair:
+            if cycle % 5 == 0:
+                pair.ends[0].deregister(pair.ends[0].register(array))
+                pair.ends[0].post_message(0, b"hello")
+                assert pair.until(1, Event.MESSAGE)[-1].payload == b"hello"
+                assert all(rig.resources()[name]["qp"] == n["qp"] + AT_ONCE for name, n in before.items())
+    assert rig.resources() == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_a_registration_lives_as_long_as_its_array(fabric: Fabric) -> None:
     device = rig.device(fabric.servers[0].ports[0])
-    pair = Pair(fabric)
-    try:
+    with Pair(fabric) as pair:
         end, before = pair.ends[0], rig.resources()[device]["mr"]
         array = np.zeros(1 << 16, np.float32)
         keys = set()
@@ -78,13 +106,37 @@ def test_a_registration_lives_as_long_as_its_array(fabric: Fabric) -> None:
         del array, part
         gc.collect()
         assert rig.resources()[device]["mr"] == before
-    finally:
-        pair.close()
+
+
+def test_a_peer_that_takes_nothing_is_waited_for_without_rnr(fabric: Fabric) -> None:
+    """Far more writes than the peer has receives, while it sleeps; then all arrive, in order."""
+    ports = [fabric.servers[rank].ports[0] for rank in (0, 1)]
+    rnr = [rig.receiver_not_ready(port) for port in ports]
+    count = 4 * WINDOW
+    with Pair(fabric) as pair:
+        a, b = pair.ends
+        source, target = np.arange(8000, dtype=np.uint8), np.zeros(8000, np.uint8)
+        region, there = a.register(source), b.register(target)
+        b.post_message(0, b"it is told")
+        pair.until(0, Event.MESSAGE)
+        for number in range(count):
+            a.post_write(0, region, 7 * number, 7, there.key, 7 * number, number)
+        sent = [c.immediate for _ in range(20) for c in a.poll(0.05) if c.event == Event.SENT]
+        assert 0 < len(sent) <= WINDOW
+        written: list[int] = []
+        deadline = time.monotonic() + BOUND_S
+        while len(written) < count or len(sent) < count:
+            assert time.monotonic() < deadline, (len(written), len(sent))
+            written += [c.immediate for c in b.poll(0.01) if c.event == Event.WRITTEN]
+            sent += [c.immediate for c in a.poll(0.01) if c.event == Event.SENT]
+        assert written == sent == list(range(count))
+        assert (target[: 7 * count] == source[: 7 * count]).all()
+        assert not target[7 * count :].any()
+    assert [rig.receiver_not_ready(port) for port in ports] == rnr
 
 
 def test_writing_where_the_peer_has_nothing_ends_the_connection(fabric: Fabric) -> None:
-    pair = Pair(fabric)
-    try:
+    with Pair(fabric) as pair:
         a, b = pair.ends
         region, there = a.register(np.zeros(64, np.uint8)), b.register(np.zeros(64, np.uint8))
         b.post_message(0, b"it is told")
@@ -93,14 +145,34 @@ def test_writing_where_the_peer_has_nothing_ends_the_connection(fabric: Fabric) 
         (closed,) = [c for c in pair.until(0, Event.CLOSED) if c.event == Event.CLOSED]
         assert b"64 bytes at 1 are to be written there" in closed.payload
         assert pair.until(1, Event.CLOSED)
-    finally:
-        pair.close()
+
+
+def test_what_was_written_before_an_orderly_close_counts_as_sent(fabric: Fabric) -> None:
+    """The closing end says how much it had got, so no acknowledgement that is lost can hang the other."""
+    with Pair(fabric) as pair:
+        a, b = pair.ends
+        region, there = a.register(np.ones(64, np.uint8)), b.register(np.zeros(64, np.uint8))
+        b.post_message(0, b"it is told")
+        pair.until(0, Event.MESSAGE)
+        for number in range(3):
+            a.post_write(0, region, 0, 64, there.key, 0, number)
+        found = a.poll(0)
+        written = 0
+        deadline = time.monotonic() + BOUND_S
+        while written < 3:
+            assert time.monotonic() < deadline, written
+            written += sum(c.event == Event.WRITTEN for c in b.poll(0.05))
+        b.close()
+        while not found or found[-1].event != Event.CLOSED:
+            assert time.monotonic() < deadline, found
+            found += a.poll(0.1)
+        assert [c.immediate for c in found if c.event == Event.SENT] == [0, 1, 2]
+        assert found[-1].payload == b"it closed the connection"
 
 
 def test_idle_is_asleep(fabric: Fabric) -> None:
     """Waiting costs no processor time: a second of it wakes up for its own look-around at most."""
-    pair = Pair(fabric)
-    try:
+    with Pair(fabric) as pair:
         end = pair.ends[0]
         end.poll(0.1)
         switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
@@ -109,8 +181,22 @@ def test_idle_is_asleep(fabric: Fabric) -> None:
             end.poll(0.5)
         assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - switches < 40
         assert time.thread_time() - spent < 0.5
+
+
+def test_a_device_that_goes_is_told_to_both_ends(fabric: Fabric) -> None:
+    """By its name: rxe waits with a removal until nobody uses the device, and a card does not."""
+    before, device = rig.resources(), rig.device(fabric.servers[1].ports[0])
+    try:
+        with Pair(fabric) as pair:
+            rig.rdma(f"dev set {device} name gone")
+            why = [pair.until(end, Event.CLOSED)[-1].payload.decode() for end in (1, 0)]
+        assert why == [
+            f"the RDMA device {device} is gone (removed, or its driver reset it)",
+            "it closed the connection",
+        ]
     finally:
-        pair.close()
+        rig.rdma(f"dev set gone name {device}")
+    assert rig.resources() == before
 
 
 def test_a_device_that_is_missing_is_told_before_anything_else(fabric: Fabric) -> None:
