@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hipsnet.collective.schedule import REDUCE, Schedule
+from hipsnet.collective.schedule import REDUCE, Schedule, involving
 
 CHUNKS_PER_TRANSFER = 4
 """A transfer is cut into at least this many segments, so that the next stage can start before its end."""
@@ -103,7 +103,7 @@ def compile_plan(
 def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:
     """(transfer, whether this rank sends it), in order; what a round sends was there before the round."""
     transfers = schedule.transfers
-    rows = np.flatnonzero((transfers["src"] == rank) | (transfers["dst"] == rank))
+    rows = np.flatnonzero(involving(transfers, rank))
     receives = transfers["dst"][rows] == rank
     order = np.lexsort((rows, receives, transfers["round"][rows], transfers["stage"][rows]))
     return [(int(rows[i]), not bool(receives[i])) for i in order]

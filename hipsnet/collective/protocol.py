@@ -11,9 +11,7 @@ class Kind(IntEnum):
     """The first byte of a message."""
 
     STAGING = 0  # the key of the memory that takes what is to be reduced; once, after connecting
-    READY = (
-        1  # I have entered collective number ..; its parameters, and where finished pieces are to be written
-    )
+    READY = 1  # I have entered collective number ..: its parameters, and where finished pieces are to go
     CREDIT = 2  # how many staging slots I have emptied since the connection began
     ALIVE = 3  # I wait, too
     ABORT = 4  # the collective cannot end: whose fault, and why

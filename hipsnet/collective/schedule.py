@@ -60,11 +60,9 @@ def assemble(
     return Schedule(algorithm, world_size, count, threads, transfers)
 
 
-def rank_view(schedule: Schedule, rank: int) -> NDArray[Any]:
-    """The transfers that `rank` sends or receives, in order."""
-    transfers = schedule.transfers
-    view: NDArray[Any] = transfers[(transfers["src"] == rank) | (transfers["dst"] == rank)]
-    return view
+def involving(transfers: NDArray[Any], rank: int) -> NDArray[np.bool_]:
+    """Which of the transfers `rank` sends or receives."""
+    return (transfers["src"] == rank) | (transfers["dst"] == rank)
 
 
 def steps(schedule: Schedule) -> list[range]:

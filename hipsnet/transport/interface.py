@@ -54,6 +54,10 @@ class Completion(NamedTuple):
     payload: bytes = b""  # MESSAGE: its bytes; CLOSED: why, in words
 
 
+class ConnectionLost(Exception):
+    """A connection cannot go on; the text says why. A transport tells it by CLOSED, and never raises it."""
+
+
 MESSAGE_LIMIT = 2048
 """The longest message, in bytes; bulk data goes through writes."""
 

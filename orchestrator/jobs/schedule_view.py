@@ -17,7 +17,7 @@ from hipsnet.collective.check import check
 from hipsnet.collective.endpoints import receiver_ports
 from hipsnet.collective.loads import Report
 from hipsnet.collective.models import ITEM_BYTES
-from hipsnet.collective.schedule import REDUCE, Schedule
+from hipsnet.collective.schedule import REDUCE, Schedule, involving
 from hipsnet.sizes import format_size, parse_size
 from hipsnet.topology import Fabric, Server, find_server
 from orchestrator import topology_file
@@ -130,7 +130,7 @@ def _arrows(view: View, server: Server | None) -> Iterator[_Arrow]:
     transfers, servers = view.schedule.transfers, view.fabric.servers
     mine = np.ones(len(transfers), np.bool_)
     if server is not None:
-        mine = (transfers["src"] == server.rank) | (transfers["dst"] == server.rank)
+        mine = involving(transfers, server.rank)
     entries = receiver_ports(view.fabric, transfers)
     for transfer, entry in zip(transfers[mine], entries[mine], strict=True):
         source, target = servers[transfer["src"]], servers[transfer["dst"]]

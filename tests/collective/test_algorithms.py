@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hipsnet.collective.algorithms import NAMES, Algorithm
 from hipsnet.collective.check import check
 from hipsnet.collective.endpoints import receiver_ports
-from hipsnet.collective.schedule import COPY, REDUCE, rank_view
+from hipsnet.collective.schedule import COPY, REDUCE, involving
 from hipsnet.errors import InputError
 from hipsnet.settings import ALGORITHMS
 from tests.collective.oracle import execute, is_right
@@ -82,7 +82,7 @@ def test_threads_of_hips_on_bcube_are_on_different_levels_at_every_stage(shape: 
 def test_server_01_of_bcube_3_2() -> None:
     """The example of the HiPS slides: 18 pieces of one element, 9 for each thread."""
     schedule = Algorithm("hips").build(fabric("bcube(3,2)"), 18)
-    mine = rank_view(schedule, 1)
+    mine = schedule.transfers[involving(schedule.transfers, 1)]
     sends = [
         tuple(int(t[c]) for c in ("stage", "thread", "level", "dst", "offset", "length"))
         for t in mine

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 
-from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event
+from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event
 from hipsnet.transport.tcp.frame import HEADER, MESSAGE, WRITE, Frame
 
 READ_AHEAD_BYTES = 4096
@@ -23,10 +23,6 @@ CLOSED = "it closed the connection"
 _TCP_CLOSE = bytes([7])  # the first byte of tcp_info (linux/tcp.h): the state (net/tcp_states.h)
 
 assert HEADER.size + MESSAGE_LIMIT <= READ_AHEAD_BYTES
-
-
-class ConnectionLost(Exception):
-    """The connection cannot go on; the text says why."""
 
 
 class Connection:

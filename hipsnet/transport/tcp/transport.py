@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting, connect_all
-from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
+from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
 from hipsnet.transport.tcp import frame
-from hipsnet.transport.tcp.connection import Connection, ConnectionLost
+from hipsnet.transport.tcp.connection import Connection
 
 ACKNOWLEDGED_STEP_S = 0.001
 

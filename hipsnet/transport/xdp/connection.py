@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hipsnet.stack.roce.pair import STATUSES, Done, Kind, Pair
-from hipsnet.transport.interface import Completion, Event, Peer
+from hipsnet.transport.interface import Completion, ConnectionLost, Event, Peer
 
 
 class Write(NamedTuple):
@@ -24,10 +24,6 @@ class Message(NamedTuple):
     """Small bytes."""
 
     payload: bytes
-
-
-class ConnectionLost(Exception):
-    """The connection cannot go on; the text says why."""
 
 
 class Connection:

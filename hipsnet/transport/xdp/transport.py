@@ -20,10 +20,10 @@ from hipsnet.errors import TransportError
 from hipsnet.stack.ports.loop import Stack
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
-from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, Event, Peer, Region
+from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
 from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.quality import Quality
-from hipsnet.transport.xdp.connection import Connection, ConnectionLost, Message, Write
+from hipsnet.transport.xdp.connection import Connection, Message, Write
 from hipsnet.transport.xdp.exchange import PARAMETERS_BYTES, RECEIVES, Parameters
 from hipsnet.transport.xdp.options import NodePorts
 from hipsnet.transport.xdp.path import Interface, Path, interface_of, path_mtu, path_to
