@@ -62,7 +62,8 @@ def assemble(
 
 def involving(transfers: NDArray[Any], rank: int) -> NDArray[np.bool_]:
     """Which of the transfers `rank` sends or receives."""
-    return (transfers["src"] == rank) | (transfers["dst"] == rank)
+    mask: NDArray[np.bool_] = (transfers["src"] == rank) | (transfers["dst"] == rank)
+    return mask
 
 
 def steps(schedule: Schedule) -> list[range]:
