@@ -12,13 +12,13 @@ RINGS(rings);
 
 struct arrival {
 	u32 index;
+	u64 bytes; /* of the frame, whole, if it has arrived */
 	struct port *port;
 	struct counters *count;
 	int verdict; /* on a frame that has not arrived */
 };
 
-/* False if the frame has not arrived: it is held or lost, or at no port of ours; then `stray` is the verdict.
- */
+/* False if the frame has not arrived: it is held, lost, or (with the verdict `stray`) at no port of ours. */
 static __always_inline bool arrive(struct xdp_md *frame, struct arrival *at, const int stray)
 {
 	u32 ifindex = frame->ingress_ifindex;
@@ -27,13 +27,16 @@ static __always_inline bool arrive(struct xdp_md *frame, struct arrival *at, con
 	at->verdict = stray;
 	if (!number || !*number)
 		return false;
-	at->index = *number - 1;
-	at->port = ports.lookup(&at->index);
-	at->count = counters.lookup(&at->index);
+	/* A key lies in memory: one of its own lets `at` stay in registers. */
+	u32 index = *number - 1;
+
+	at->index = index;
+	at->port = ports.lookup(&index);
+	at->count = counters.lookup(&index);
 	if (!at->port || !at->count)
 		return false;
 
-	void *ring = at->port->delay_us ? rings.lookup(&at->index) : NULL;
-	at->verdict = pass_cable(frame, at->port, ring, at->count);
+	void *ring = at->port->delay_us ? rings.lookup(&index) : NULL;
+	at->verdict = pass_cable(frame, at->port, ring, at->count, &at->bytes);
 	return at->verdict == XDP_PASS;
 }

@@ -84,7 +84,7 @@ static __always_inline bool take_delay_tag(struct xdp_md *frame)
  * perhaps lost, once: a frame that is under way is counted when it comes out. `ring` is for a delayed port.
  */
 static __always_inline int pass_cable(struct xdp_md *frame, const struct port *port, void *ring,
-				      struct counters *count)
+				      struct counters *count, u64 *bytes)
 {
 	u64 *reason = NULL;
 
@@ -98,6 +98,7 @@ static __always_inline int pass_cable(struct xdp_md *frame, const struct port *p
 		}
 	}
 	count->rx_frames++;
-	count->rx_bytes += bpf_xdp_get_buff_len(frame);
+	*bytes = bpf_xdp_get_buff_len(frame);
+	count->rx_bytes += *bytes;
 	return reason ? drop(reason) : XDP_PASS;
 }

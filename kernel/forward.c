@@ -12,29 +12,30 @@ BPF_F_TABLE("array", u32, struct pauses, pauses, MAX_PORTS, BPF_F_MMAPABLE);
 #define FRAMES_PER_MTU 256
 
 /* To the socket of the port's endpoint; false if there is none, or none on that queue. */
-static __always_inline bool hand_over(struct xdp_md *frame, u32 index)
+static __always_inline bool hand_over(struct xdp_md *frame, const struct arrival *at)
 {
-	return frame->rx_queue_index == 0 && endpoints.redirect_map(index, 0) == XDP_REDIRECT;
+	return frame->rx_queue_index == 0 && endpoints.redirect_map(at->index, 0) == XDP_REDIRECT;
 }
 
 /*
  * A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
  * The endpoint hears of a pause when it looks; what is forwarded heeds it at once.
  */
-static __always_inline int mac_control(struct xdp_md *frame, struct cursor *cursor, const struct ethhdr *eth,
-				       u32 index, struct counters *count)
+static __always_inline int mac_control(struct xdp_md *frame, const struct arrival *at, struct cursor *cursor,
+				       const struct ethhdr *eth)
 {
 	struct mac_control *control = take_mac_control(cursor);
+	u32 index = at->index;
 
 	if (!control || !is_pfc(eth, control))
-		return drop(&count->drop_mac_control);
-	count_pfc(count, control->class_enable);
+		return drop(&at->count->drop_mac_control);
+	count_pfc(at->count, control->class_enable);
 	struct pauses *port = pauses.lookup(&index);
 	if (port)
 		heed(port, control->class_enable, control->quanta);
-	if (!hand_over(frame, index))
-		return drop(&count->drop_pfc);
-	count->local_pfc++;
+	if (!hand_over(frame, at))
+		return drop(&at->count->drop_pfc);
+	at->count->local_pfc++;
 	return XDP_REDIRECT;
 }
 
@@ -76,20 +77,20 @@ static __always_inline bool fits(struct xdp_md *frame, struct port *egress, u32 
 static __always_inline void readdress(struct ethhdr *eth, struct iphdr *ip, const struct port *egress,
 				      const struct next_hop *hop)
 {
-	__builtin_memcpy(eth->h_source, egress->mac, ETH_ALEN);
-	__builtin_memcpy(eth->h_dest, hop->mac, ETH_ALEN);
+	copy_mac(eth->h_source, egress->mac);
+	copy_mac(eth->h_dest, hop->mac);
 	decrement_ttl(ip);
 }
 
-static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct iphdr *ip, u64 bytes,
-				const struct next_hop *hop, u32 index, struct counters *count)
+static __always_inline int send(struct xdp_md *frame, const struct arrival *at, struct ethhdr *eth,
+				struct iphdr *ip, const struct next_hop *hop)
 {
+	struct counters *count = at->count;
 	u32 out = hop->port;
 	struct port *egress = ports.lookup(&out);
 	struct counters *egress_count = counters.lookup(&out);
 
-	if (!egress || !egress_count ||
-	    !(hop->mac[0] | hop->mac[1] | hop->mac[2] | hop->mac[3] | hop->mac[4] | hop->mac[5]))
+	if (!egress || !egress_count || is_zero_mac(hop->mac))
 		return up(&count->up_unresolved);
 
 	if (!fits(frame, egress, bpf_ntohs(ip->tot_len), egress_count->tx_frames))
@@ -97,11 +98,11 @@ static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct
 
 	struct pauses *paused = pauses.lookup(&out);
 	u32 priority = ip->tos >> 5; /* the class of its DSCP */
-	enum way way = paused ? way_out(paused, priority, index) : WAY_OPEN;
+	enum way way = paused ? way_out(paused, priority, at->index) : WAY_OPEN;
 
 	if (way == WAY_LOST)
 		return drop(&count->drop_storm);
-	if (paused && way == WAY_HELD && hand_over(frame, index)) {
+	if (paused && way == WAY_HELD && hand_over(frame, at)) {
 		__sync_fetch_and_add(&paused->buffered[priority], 1);
 		readdress(eth, ip, egress, hop);
 		count->buffered++;
@@ -115,29 +116,30 @@ static __always_inline int send(struct xdp_md *frame, struct ethhdr *eth, struct
 	readdress(eth, ip, egress, hop);
 	count->forwarded++;
 	egress_count->tx_frames++;
-	egress_count->tx_bytes += bytes;
+	egress_count->tx_bytes += at->bytes;
 	return XDP_REDIRECT;
 }
 
-static __always_inline int deliver(struct xdp_md *frame, struct cursor *cursor, const struct iphdr *ip,
-				   u32 index, struct counters *count)
+static __always_inline int deliver(struct xdp_md *frame, const struct arrival *at, struct cursor *cursor,
+				   const struct iphdr *ip)
 {
-	if (!is_roce(cursor, ip) || !hand_over(frame, index))
-		return up(&count->local);
-	count->local_roce++;
+	if (!is_roce(cursor, ip) || !hand_over(frame, at))
+		return up(&at->count->local);
+	at->count->local_roce++;
 	return XDP_REDIRECT;
 }
 
-static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, struct ethhdr *eth, u64 bytes,
-				 u32 index, struct counters *count)
+static __always_inline int route(struct xdp_md *frame, const struct arrival *at, struct cursor *cursor,
+				 struct ethhdr *eth)
 {
+	struct counters *count = at->count;
 	struct iphdr *ip = take_ipv4(cursor);
 
 	if (!ip)
-		return bytes < sizeof(*eth) + sizeof(*ip) ? drop(&count->drop_truncated)
-							  : up(&count->up_split_header);
+		return at->bytes < sizeof(*eth) + sizeof(*ip) ? drop(&count->drop_truncated)
+							      : up(&count->up_split_header);
 
-	u64 *fault = fault_of(ip, bytes - sizeof(*eth), count);
+	u64 *fault = fault_of(ip, at->bytes - sizeof(*eth), count);
 	if (fault)
 		return drop(fault);
 
@@ -148,12 +150,12 @@ static __always_inline int route(struct xdp_md *frame, struct cursor *cursor, st
 	if (!hop)
 		return up(&count->up_no_route);
 	if (hop->action == ACTION_LOCAL)
-		return deliver(frame, cursor, ip, index, count);
+		return deliver(frame, at, cursor, ip);
 	if (ip->ihl > 5)
 		return up(&count->up_options);
 	if (ip->ttl <= 1)
 		return up(&count->up_ttl);
-	return send(frame, eth, ip, bytes, hop, index, count);
+	return send(frame, at, eth, ip, hop);
 }
 
 int forward(struct xdp_md *frame)
@@ -163,7 +165,6 @@ int forward(struct xdp_md *frame)
 	if (!arrive(frame, &at, XDP_PASS))
 		return at.verdict;
 
-	u64 bytes = bpf_xdp_get_buff_len(frame);
 	struct cursor cursor = cursor_of(frame);
 	struct ethhdr *eth = take_ethernet(&cursor);
 	if (!eth)
@@ -178,7 +179,7 @@ int forward(struct xdp_md *frame)
 	case ETH_P_8021AD:
 		return up(&at.count->up_vlan);
 	case ETHERTYPE_MAC_CONTROL:
-		return mac_control(frame, &cursor, eth, at.index, at.count);
+		return mac_control(frame, &at, &cursor, eth);
 	default:
 		return up(&at.count->up_protocol);
 	}
@@ -187,5 +188,5 @@ int forward(struct xdp_md *frame)
 		return up(&at.count->up_multicast);
 	if (!same_mac(eth->h_dest, at.port->mac))
 		return up(&at.count->up_foreign_mac);
-	return route(frame, &cursor, eth, bytes, at.index, at.count);
+	return route(frame, &at, &cursor, eth);
 }

@@ -79,6 +79,7 @@ static __always_inline bool is_roce(struct cursor *cursor, const struct iphdr *i
 	return udp && udp->dest == bpf_htons(ROCE_PORT);
 }
 
+/* MACs are handled by the word: as arrays of bytes the compiler takes them byte by byte. */
 static __always_inline bool same_mac(const u8 *a, const u8 *b)
 {
 	const u16 *x = (const u16 *)a, *y = (const u16 *)b;
@@ -86,17 +87,35 @@ static __always_inline bool same_mac(const u8 *a, const u8 *b)
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
 }
 
-/* Of a header without options; a right one gives true. RFC 1071. */
+static __always_inline bool is_zero_mac(const u8 *mac)
+{
+	const u16 *word = (const u16 *)mac;
+
+	return !(word[0] | word[1] | word[2]);
+}
+
+static __always_inline void copy_mac(u8 *to, const u8 *from)
+{
+	const u16 *word = (const u16 *)from;
+	u16 *copy = (u16 *)to;
+
+	copy[0] = word[0];
+	copy[1] = word[1];
+	copy[2] = word[2];
+}
+
+/* Of a header without options; a right one gives true. RFC 1071, section 2 (C): in larger words, folded. */
 static __always_inline bool checksum_holds(const struct iphdr *ip)
 {
-	const u16 *word = (const u16 *)ip;
-	u32 sum = 0;
+	const u32 *words = (const u32 *)ip;
+	u64 sum = 0;
 
 #pragma unroll
-	for (int i = 0; i < sizeof(*ip) / sizeof(*word); i++)
-		sum += word[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
+	for (int i = 0; i < sizeof(*ip) / sizeof(*words); i++)
+		sum += words[i];
+#pragma unroll
+	for (int fold = 0; fold < 3; fold++)
+		sum = (sum & 0xffff) + (sum >> 16);
 	return sum == 0xffff;
 }
 

@@ -7,7 +7,6 @@
 #define MAX_PORTS    256
 #define MAX_IFINDEX  4096
 #define MAX_PREFIXES 65536
-#define PRIORITIES   8
 
 #define ACTION_LOCAL   1
 #define ACTION_FORWARD 2
@@ -43,7 +42,7 @@ struct counters {
 	u64 rx_bytes;
 	u64 tx_frames;
 	u64 tx_bytes;
-	u64 pfc[PRIORITIES];
+	u64 pfc[PAUSE_PRIORITIES];
 	REASONS(REASON_FIELD)
 };
 
@@ -69,7 +68,7 @@ static __always_inline void count_pfc(struct counters *count, __be16 class_enabl
 	u16 enabled = bpf_ntohs(class_enable);
 
 #pragma unroll
-	for (int priority = 0; priority < PRIORITIES; priority++)
+	for (int priority = 0; priority < PAUSE_PRIORITIES; priority++)
 		if (enabled & (1 << priority))
 			count->pfc[priority]++;
 }
