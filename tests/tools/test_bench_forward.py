@@ -39,10 +39,10 @@ def test_refuses_sizes_that_cannot_be_sent() -> None:
         assert "allowed: 64 to 3000" in str(done.exception)
 
 
-def test_the_median_turn_counts() -> None:
+def test_the_median_turn_and_the_median_round_count() -> None:
     turns = [Sample("xdp", 64, 100, 100, second) for second in (0.5, 1, 2)]
-    turns += [Sample("kernel", 64, 100, 50, second) for second in (1, 1, 9)]
+    turns += [Sample("kernel", 64, 100, 50, second) for second in (1, 1, 10)]
     (result,) = summarize(turns)
-    assert (result["xdp_pps"], result["kernel_pps"], result["ratio"]) == (100, 50, 2)
+    assert (result["xdp_pps"], result["kernel_pps"], result["ratio"]) == (100, 50, 4)
     assert (result["xdp_arrived"], result["kernel_arrived"]) == (1, 0.5)
     assert result["xdp_best_pps"] == 200

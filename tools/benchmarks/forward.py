@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,47 +41,50 @@ class Sample:
 @app.command()
 def forward(
     sizes: Annotated[str, typer.Option(help="Frame sizes in bytes, divided by commas.")] = "64,1414",
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Length of a turn, about.")] = 1.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 25,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of a turn, about.")] = 0.2,
     json_file: JsonFile = None,
 ) -> None:
     """Packets per second across one node: XDP against the kernel's ip_forward."""
     wanted = sizes_in(sizes, _SMALLEST, _LARGEST)
     with three_nodes() as line:
-        turns = (sample for size in wanted for sample in _compare(line, size, rounds, seconds))
+        turns = _turns(line, wanted, rounds, seconds)
         samples = taken("forward", len(wanted) * rounds * len(WAYS), turns)
     results = summarize(samples)
     show("forward", results, _table(results), json_file)
 
 
 def summarize(samples: list[Sample]) -> Results:
-    """By frame size: the median packets per second of both ways, their ratio, and the shares that arrived."""
+    """By frame size: the median packets per second of both ways, and the shares that arrived.
+
+    The ratio is the median too, of every round's: what slows the machine for a while slows both turns of a round.
+    """
     results = []
     for size in dict.fromkeys(sample.size_bytes for sample in samples):
         result: dict[str, float] = {"size_bytes": size}
+        pps = {}
         for way in WAYS:
             turns = [sample for sample in samples if (sample.way, sample.size_bytes) == (way, size)]
+            pps[way] = [turn.pps for turn in turns]
             arrived, sent = sum(turn.arrived for turn in turns), sum(turn.sent for turn in turns)
-            result[f"{way}_pps"] = statistics.median(turn.pps for turn in turns)
-            result[f"{way}_best_pps"] = max(turn.pps for turn in turns)
+            result[f"{way}_pps"] = statistics.median(pps[way])
+            result[f"{way}_best_pps"] = max(pps[way])
             result[f"{way}_arrived"] = arrived / sent
-        result["ratio"] = result["xdp_pps"] / result["kernel_pps"]
+        result["ratio"] = statistics.median(map(operator.truediv, pps["xdp"], pps["kernel"]))
         results.append(result)
     return results
 
 
-def _compare(line: Line, size: int, rounds: int, seconds: float) -> Iterator[Sample]:
-    frame = udp_frame(size)
+def _turns(line: Line, sizes: list[int], rounds: int, seconds: float) -> Iterator[Sample]:
     frames = {}
     for way in WAYS:
         set_way(line, way)
-        _, took = send(line, frame, _FIRST_FRAMES)
+        _, took = send(line, udp_frame(sizes[0]), _FIRST_FRAMES)
         frames[way] = max(1, int(_FIRST_FRAMES / BATCH * seconds / took)) * BATCH
-    for _ in range(rounds):
-        for way in WAYS:
-            set_way(line, way)
-            arrived, took = send(line, frame, frames[way])
-            yield Sample(way, size, frames[way], arrived, took)
+    for _, size, way in itertools.product(range(rounds), sizes, WAYS):
+        set_way(line, way)
+        arrived, took = send(line, udp_frame(size), frames[way])
+        yield Sample(way, size, frames[way], arrived, took)
 
 
 def _table(results: Results) -> Table:

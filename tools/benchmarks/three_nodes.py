@@ -20,6 +20,7 @@ from typing import Literal
 
 from pyroute2 import IPRoute
 
+import kernel
 from hipsnet.node import bpf, namespace, pins, programs
 from hipsnet.node.attaching import attach_forwarding, detach, mac_bytes
 from hipsnet.node.desired import TableEntry
@@ -31,6 +32,7 @@ MTU = 9000
 BATCH = 64
 """The test-run sends whole batches of so many frames."""
 _SETTLE_S = 0.05
+_HEADERS_BYTES = 4 * kernel.constant("FRESH_WORDS")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def send(line: Line, frame: bytes, frames: int) -> tuple[int, float]:
 
     The path is one CPU's work, the sender's, from end to end: when the call returns at most a ring is left.
     """
-    bpf.update(line.headers, bytes(4), frame[:34])
+    bpf.update(line.headers, bytes(4), frame[:_HEADERS_BYTES])
     before = _count(line.arrived)
     with namespace.inside(line.home("generator")):
         start = time.perf_counter()
