@@ -60,7 +60,7 @@ class Communicator:
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
         patience = Patience(settings.warn_s, settings.timeout_s)
-        self._executor = Executor(transport, self.rank, peers, settings.chunk_bytes, patience)
+        self._executor = Executor(transport, self.rank, peers, patience)
 
     @property
     def rank(self) -> int:

@@ -1,10 +1,9 @@
 """Runs a plan: one thread of control sends what may be sent and applies what has arrived, until all is done.
 
-Staging: what is to be reduced is written by each neighbour into a ring of `SLOTS` slots of one chunk each, and
-is emptied by the reduction; a sender never has more than that under way (credits). From 64 KiB on, a chunk is
-at most a quarter of the plan's largest transfer (`hipsnet.collective.plan`), so the staging memory in use for
-a neighbour is never more than the largest transfer that is in flight from it. Finished pieces are written
-straight into the caller's array.
+What is to be reduced comes by way of a ring for each neighbour (`hipsnet.collective.staging`): a sender never has
+more under way than fits into it. From 64 KiB on, a chunk is at most a quarter of the plan's largest transfer
+(`hipsnet.collective.plan`), so the staging memory in use for a neighbour is never more than the largest transfer
+that is in flight from it. Finished pieces are written straight into the caller's array.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ from hipsnet.collective.neighbour import Neighbour
 from hipsnet.collective.plan import Plan, Segment
 from hipsnet.collective.progress import Progress
 from hipsnet.collective.protocol import Call, Kind, Ready
+from hipsnet.collective.staging import SLOTS, Staging
 from hipsnet.errors import CollectiveError, TransportError
 from hipsnet.transport.interface import Completion, Event, Peer, Region, Transport
-
-SLOTS = 4
-"""Staging slots for each neighbour: enough to keep a port busy while credits travel."""
 
 TICK_S = 0.25
 LAST_WORDS_S = 1.0
@@ -54,24 +51,18 @@ class Patience:
 class Executor:
     """Holds the connections of one rank. Once a collective has failed, all later ones do."""
 
-    def __init__(
-        self, transport: Transport, rank: int, peers: Sequence[Peer], chunk_bytes: int, patience: Patience
-    ) -> None:
+    def __init__(self, transport: Transport, rank: int, peers: Sequence[Peer], patience: Patience) -> None:
         """The peers must be connected already, in this order."""
         self._transport = transport
         self._rank = rank
-        self._chunk_bytes = chunk_bytes
         self._patience = patience
         self._sequence = 0
         self._failure: str | None = None
         now = monotonic()
-        self._neighbours = [self._meet(i, peer, now) for i, peer in enumerate(peers)]
-
-    def _meet(self, connection: int, peer: Peer, now_s: float) -> Neighbour:
-        # Slots that a plan does not use are never touched, so they cost no memory.
-        staging = self._transport.register(np.empty(SLOTS * self._chunk_bytes, np.uint8))
-        self._transport.post_message(connection, protocol.pack_number(Kind.STAGING, staging.key))
-        return Neighbour(connection, peer, staging, now_s, now_s, slots_free_until=SLOTS)
+        self._neighbours = [
+            Neighbour(i, peer, now, now, slots_free_until=SLOTS) for i, peer in enumerate(peers)
+        ]
+        self._staging = Staging(transport, len(peers))
 
     def run(self, plan: Plan, array: NDArray[np.generic], operation: str, reduction: Reduction) -> None:
         """Run the plan in place on `array` (flat, contiguous, `plan.count` elements).
@@ -83,6 +74,9 @@ class Executor:
         self._array, self._itemsize, self._reduction = array, array.itemsize, reduction
         self._progress = Progress(plan, self._apply)
         try:
+            if self._staging.make_room(plan.chunk * array.itemsize):
+                for neighbour in self._neighbours:  # theirs are others now, too
+                    neighbour.staging_key = 0
             region = self._transport.register(array.view(np.uint8))
         except TransportError as error:
             self._fail(self._rank, str(error), None)
@@ -109,12 +103,12 @@ class Executor:
             neighbour.receives_now, neighbour.received_now = plan.receives[index], 0
             neighbour.heard_s = now
             neighbour.emptied_told = neighbour.emptied
-            ready = Ready(self._sequence, region.key, neighbour.emptied, call)
+            ready = Ready(self._sequence, region.key, self._staging.key(index), neighbour.emptied, call)
             self._tell(neighbour, protocol.pack_ready(ready))
         for neighbour in self._neighbours:
-            neighbour.ready, neighbour.next_ready = neighbour.next_ready, None
-            if neighbour.ready is not None:
-                self._compare(neighbour, neighbour.ready)
+            ready_already, neighbour.ready, neighbour.next_ready = neighbour.next_ready, None, None
+            if ready_already is not None:
+                self._meet(neighbour, ready_already)
             early, neighbour.early = neighbour.early, []
             for number in early:
                 self._arrived(neighbour, number)
@@ -122,7 +116,9 @@ class Executor:
                 self._lost(neighbour)
         self._push_all()
 
-    def _compare(self, neighbour: Neighbour, ready: Ready) -> None:
+    def _meet(self, neighbour: Neighbour, ready: Ready) -> None:
+        """The neighbour is in the same collective."""
+        neighbour.ready, neighbour.staging_key = ready, ready.staging_key
         if ready.call != self._call or ready.sequence != self._sequence:
             self._fail(
                 neighbour.peer.rank,
@@ -173,12 +169,9 @@ class Executor:
             if ready.sequence > self._sequence:
                 neighbour.next_ready = ready
             else:
-                neighbour.ready = ready
-                self._compare(neighbour, ready)
+                self._meet(neighbour, ready)
         elif kind == Kind.CREDIT:
-            neighbour.slots_free_until = protocol.unpack_number(message) + SLOTS
-        elif kind == Kind.STAGING:
-            neighbour.staging_key = protocol.unpack_number(message)
+            neighbour.slots_free_until = protocol.unpack_credit(message) + SLOTS
         elif kind == Kind.ABORT:
             culprit, reason = protocol.unpack_abort(message)
             self._fail(culprit, reason, None, told_by=neighbour)
@@ -197,10 +190,9 @@ class Executor:
         if not segment.reduces:
             return
         neighbour = self._neighbours[segment.connection]
-        start = neighbour.slot_of[segment.index] % SLOTS * self._chunk_bytes
-        size = (segment.stop - segment.start) * self._itemsize
-        staged = neighbour.staging.memory[start : start + size].view(self._array.dtype)
         target = self._array[segment.start : segment.stop]
+        slot = neighbour.slot_of[segment.index]
+        staged = self._staging.view(segment.connection, slot, len(target), self._array.dtype)
         self._reduction(target, staged, out=target)
         neighbour.empty(segment.index)
         self._give_credit(neighbour)
@@ -210,7 +202,7 @@ class Executor:
             neighbour.receives_now
         ):
             neighbour.emptied_told = neighbour.emptied
-            self._tell(neighbour, protocol.pack_number(Kind.CREDIT, neighbour.emptied))
+            self._tell(neighbour, protocol.pack_credit(neighbour.emptied))
 
     def _push_all(self) -> None:
         for neighbour in self._neighbours:
@@ -236,9 +228,9 @@ class Executor:
             return (neighbour.ready.key, segment.start * self._itemsize) if neighbour.ready else None
         if not neighbour.staging_key or neighbour.slots_used >= neighbour.slots_free_until:
             return None
-        slot = neighbour.slots_used % SLOTS
+        offset = self._staging.offset(neighbour.slots_used)
         neighbour.slots_used += 1
-        return neighbour.staging_key, slot * self._chunk_bytes
+        return neighbour.staging_key, offset
 
     def _tell(self, neighbour: Neighbour, message: bytes) -> None:
         if not neighbour.closed:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hipsnet.collective.plan import Segment
 from hipsnet.collective.protocol import Ready
-from hipsnet.transport.interface import Peer, Region
+from hipsnet.transport.interface import Peer
 
 
 @dataclass(slots=True, eq=False)
@@ -15,13 +15,14 @@ class Neighbour:
 
     connection: int
     peer: Peer
-    staging: Region  # where the peer puts what I am to reduce: a ring of slots
     heard_s: float
     spoke_s: float
     warned: bool = False
     closed: str = ""  # why the connection is gone
 
-    staging_key: int = 0  # of the peer's ring, for me; 0 until it has told
+    staging_key: int = (
+        0  # of the peer's ring, for me; 0 until it has told where the ring for this collective is
+    )
     slots_used: int = 0  # of the peer's ring
     slots_free_until: int = 0  # credit: slots_used may grow to this
     slots_filled: int = 0  # of my own ring

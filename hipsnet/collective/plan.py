@@ -44,9 +44,13 @@ class Segment:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one rank does: segment i may be done after `waits[i]` others, and then releases `releases[i]`."""
+    """What one rank does: segment i may be done after `waits[i]` others, and then releases `releases[i]`.
+
+    No segment is longer than `chunk` elements.
+    """
 
     count: int
+    chunk: int
     segments: tuple[Segment, ...]
     waits: tuple[int, ...]
     releases: tuple[tuple[int, ...], ...]
@@ -97,7 +101,9 @@ def compile_plan(
             chain.add(segment.index, sends, range(first, last))
     waits, releases = chain.links(len(segments))
     sends_by_connection, receives_by_connection = (tuple(map(tuple, lane)) for lane in lanes)
-    return Plan(schedule.count, tuple(segments), waits, releases, sends_by_connection, receives_by_connection)
+    return Plan(
+        schedule.count, chunk, tuple(segments), waits, releases, sends_by_connection, receives_by_connection
+    )
 
 
 def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:

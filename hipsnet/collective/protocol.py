@@ -10,11 +10,10 @@ from enum import IntEnum
 class Kind(IntEnum):
     """The first byte of a message."""
 
-    STAGING = 0  # the key of the memory that takes what is to be reduced; once, after connecting
-    READY = 1  # I have entered collective number ..: its parameters, and where finished pieces are to go
-    CREDIT = 2  # how many staging slots I have emptied since the connection began
-    ALIVE = 3  # I wait, too
-    ABORT = 4  # the collective cannot end: whose fault, and why
+    READY = 0  # I have entered collective number ..; its parameters, and where what you send is to be written
+    CREDIT = 1  # how many staging slots I have emptied since the connection began
+    ALIVE = 2  # I wait, too
+    ABORT = 3  # the collective cannot end: whose fault, and why
 
 
 @dataclass(frozen=True)
@@ -31,28 +30,31 @@ class Call:
 
 @dataclass(frozen=True)
 class Ready:
-    """Entry into collective `sequence`; `key` names the array, `emptied` counts slots as CREDIT does."""
+    """Entry into collective `sequence`; `emptied` counts slots as CREDIT does.
+
+    `key` names the array that takes finished pieces, `staging_key` the ring that takes what is to be reduced.
+    """
 
     sequence: int
     key: int
+    staging_key: int
     emptied: int
     call: Call
 
 
-_READY = struct.Struct("<BxxxIIQQ16s8s")
-_NUMBER = struct.Struct("<BxxxQ")
+_READY = struct.Struct("<BxxxIIIQQ16s8s")
+_CREDIT = struct.Struct("<BxxxQ")
 _ABORT = struct.Struct("<Bxxxi")
 
 ALIVE = bytes([Kind.ALIVE])
 
 
-def pack_number(kind: Kind, number: int) -> bytes:
-    """STAGING with its key, or CREDIT with its count."""
-    return _NUMBER.pack(kind, number)
+def pack_credit(emptied: int) -> bytes:
+    return _CREDIT.pack(Kind.CREDIT, emptied)
 
 
-def unpack_number(message: bytes) -> int:
-    return int(_NUMBER.unpack(message)[1])
+def unpack_credit(message: bytes) -> int:
+    return int(_CREDIT.unpack(message)[1])
 
 
 def pack_ready(ready: Ready) -> bytes:
@@ -61,6 +63,7 @@ def pack_ready(ready: Ready) -> bytes:
         Kind.READY,
         ready.sequence,
         ready.key,
+        ready.staging_key,
         ready.emptied,
         call.count,
         call.dtype.encode(),
@@ -69,9 +72,9 @@ def pack_ready(ready: Ready) -> bytes:
 
 
 def unpack_ready(message: bytes) -> Ready:
-    _, sequence, key, emptied, count, dtype, operation = _READY.unpack(message)
+    _, sequence, key, staging_key, emptied, count, dtype, operation = _READY.unpack(message)
     call = Call(count, dtype.rstrip(b"\0").decode(), operation.rstrip(b"\0").decode())
-    return Ready(sequence, key, emptied, call)
+    return Ready(sequence, key, staging_key, emptied, call)
 
 
 def pack_abort(culprit: int, reason: str) -> bytes:

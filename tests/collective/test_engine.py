@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,23 @@ def test_calls_in_a_row_do_not_mix(bcube: Arena) -> None:
         assert not outcome.error, outcome.error
         for call, found in enumerate(outcome.value):
             assert found == expected(9, 1 + 97 * (call % 7), np.int64, "sum", call).tobytes()
+
+
+def test_staging_grows_with_the_calls(bcube: Arena) -> None:
+    """Some ranks enter a larger call while others are in the one before it, or are late for it."""
+    sizes = (10, 50_000, 300, 200_000, 7, 60_000, 600_000, 11, 600_000)
+
+    def body(comm: Any) -> list[bytes]:
+        results = []
+        for call, size in enumerate(sizes):
+            time.sleep((comm.rank + call) % 3 * 0.02)
+            results.append(comm.all_reduce(vector(comm.rank, size, np.int64, call)).tobytes())
+        return results
+
+    for outcome in bcube.run(body):
+        assert not outcome.error, outcome.error
+        for call, (size, found) in enumerate(zip(sizes, outcome.value, strict=True)):
+            assert found == expected(9, size, np.int64, "sum", call).tobytes()
 
 
 def test_shape_is_kept_and_the_array_itself_is_changed(bcube: Arena) -> None:

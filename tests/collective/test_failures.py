@@ -106,10 +106,11 @@ def test_a_rank_that_never_starts_is_named_with_its_address(bcube: Arena) -> Non
     ("odd_one", "words"),
     [
         (lambda comm: comm.all_reduce(np.zeros(11, np.float32)), "sum of 11 x float32"),
+        (lambda comm: comm.all_reduce(np.zeros(500_000, np.float32)), "sum of 500000 x float32"),
         (lambda comm: comm.all_reduce(np.zeros(10, np.float64)), "sum of 10 x float64"),
         (lambda comm: comm.all_reduce(np.zeros(10, np.float32), "max"), "max of 10 x float32"),
     ],
-    ids=["size", "dtype", "operation"],
+    ids=["size", "much-larger", "dtype", "operation"],
 )
 def test_another_call_on_one_rank(bcube: Arena, odd_one: Any, words: str) -> None:
     def body(comm: Any) -> None:

@@ -83,10 +83,10 @@ def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
 
 
 def executor(end: End, rank: int) -> Executor:
-    return Executor(end.transport, rank, end.peers, 1 << 16, Patience(5.0, 10.0))
+    return Executor(end.transport, rank, end.peers, Patience(5.0, 10.0))
 
 
 def run(executor: Executor, peers: int) -> None:
     """A collective of no elements: every neighbour has to enter it, and that is all."""
     nothing = ((),) * peers
-    executor.run(Plan(0, (), (), (), nothing, nothing), np.zeros(0, np.float32), "sum", np.add)
+    executor.run(Plan(0, 1, (), (), (), nothing, nothing), np.zeros(0, np.float32), "sum", np.add)
