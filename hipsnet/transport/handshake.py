@@ -20,7 +20,7 @@ from time import monotonic
 from hipsnet.errors import TransportError
 from hipsnet.transport.interface import Peer
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAGIC = b"HiPS"
 CONFIGURATION_BYTES = 256
 # magic, version, role (0 connects, 1 listens), rank, world size, own port, the other's port, configuration
