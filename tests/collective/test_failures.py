@@ -17,7 +17,7 @@ import pytest
 
 from hipsnet.errors import TransportError
 from hipsnet.node import namespace
-from hipsnet.transport.handshake import GREETING_BYTES, Greeting
+from hipsnet.transport.handshake import GREETING_BYTES, PROTOCOL_VERSION, Greeting
 from hipsnet.transport.interface import Peer
 from tests.collective.arena import Arena, Outcome, Rank, arena
 
@@ -137,9 +137,8 @@ def test_another_protocol_version_is_told_to_both() -> None:
     other = bytearray(Greeting(1, 9, "same", "token").pack(0, Peer(0, 0, "", 0, "")))
     other[4] += 1  # its version ...
     body = bytes(other[: -len(mine.seal(b""))])
-    with pytest.raises(
-        TransportError, match=f"rank 0 and rank 1 .* version {PROTOCOL_VERSION} here, {other[4]} there"
-    ):
+    told = f"rank 0 and rank 1 .* version {PROTOCOL_VERSION} here, {other[4]} there"
+    with pytest.raises(TransportError, match=told):
         mine.unpack(body + mine.seal(body), role=0)  # ... under a good seal
 
 
