@@ -199,11 +199,11 @@ def test_a_slow_rank_is_warned_of_and_waited_for(bcube: Arena) -> None:
         logging.getLogger("hipsnet").addHandler(handler)
         comm.barrier()  # all have come as far as this
         if comm.rank == 0:
-            time.sleep(2.5)
+            time.sleep(4.0)
         assert (comm.all_reduce(np.ones(100, np.float32)) == 9).all()
         return records
 
-    outcomes = bcube.run(body, warn_s=1.0, timeout_s=BOUND_S)
+    outcomes = bcube.run(body, warn_s=2.0, timeout_s=BOUND_S)
     assert not any(outcome.error for outcome in outcomes), outcomes
     warnings = [line for outcome in outcomes for line in outcome.value]
     assert any("rank 0" in line and "silent" in line for line in warnings)
