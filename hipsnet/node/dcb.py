@@ -51,10 +51,14 @@ def pfc_classes(ifname: str) -> int | None:
     return answer.pfc.classes if answer and answer.pfc else None
 
 
-def read(link: str, group: str) -> dict[str, str]:
-    """All settings of a group that the link's driver has."""
-    answer = dcbnl.read(link)
-    return {} if answer is None else settings_of(answer, group)
+def read(link: str, *groups: str) -> dict[str, str]:
+    """All settings of these groups that the link's driver has, asked for with one request."""
+    answer = dcbnl.read(link) if groups else None
+    found: dict[str, str] = {}
+    if answer is not None:
+        for group in groups:
+            found |= settings_of(answer, group)
+    return found
 
 
 def settings_of(answer: Answer, group: str) -> dict[str, str]:

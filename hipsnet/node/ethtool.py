@@ -42,21 +42,19 @@ LACKS = {group: f"its driver has no {group} (ethtool)" for group in GROUPS}
 _ABSENT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENODEV)
 
 
-def read(link: str, group: str) -> dict[str, str]:
-    """All settings of a group that the link's driver has."""
-    try:
-        if group == "pause":
-            switches = _ioctl(link, _GPAUSEPARAM, 0, 0, 0)
-            words = (word for word, on in zip(_PAUSE, switches, strict=True) if on)
-            return {"pause": ",".join(words) or "off"}
-        with _opened() as tool:
-            return _READ[group](tool, link)
-    except (EthtoolError, NetlinkError):
-        return {}
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return {}
-        raise
+def read(link: str, *groups: str) -> dict[str, str]:
+    """All settings of these groups that the link's driver has."""
+    found: dict[str, str] = {}
+    if "pause" in groups:
+        with _lacking_left_out():
+            found["pause"] = _pause(link)
+    others = [group for group in groups if group != "pause"]
+    if others:
+        with _lacking_left_out(), _opened() as tool:  # opened once: the kernel is asked for its families
+            for group in others:
+                with _lacking_left_out():
+                    found |= _READ[group](tool, link)
+    return found
 
 
 def write(link: str, group: str, values: Mapping[str, str]) -> None:
@@ -70,6 +68,22 @@ def write(link: str, group: str, values: Mapping[str, str]) -> None:
             _WRITE[group](tool, link, values)
         except EthtoolError:
             raise OSError(errno.EOPNOTSUPP, LACKS[group]) from None
+
+
+@contextmanager
+def _lacking_left_out() -> Iterator[None]:
+    try:
+        yield
+    except (EthtoolError, NetlinkError):
+        pass
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+
+
+def _pause(link: str) -> str:
+    switches = _ioctl(link, _GPAUSEPARAM, 0, 0, 0)
+    return ",".join(word for word, on in zip(_PAUSE, switches, strict=True) if on) or "off"
 
 
 def _ioctl(link: str, command: int, *values: int) -> tuple[int, ...]:

@@ -16,11 +16,6 @@ from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig, Setting
 
 _ORDER = (*ethtool.GROUPS, *dcb.GROUPS, *roce.GROUPS)
-_READ: dict[str, Callable[[str, str], dict[str, str]]] = {
-    **dict.fromkeys(ethtool.GROUPS, ethtool.read),
-    **dict.fromkeys(dcb.GROUPS, dcb.read),
-    **dict.fromkeys(roce.GROUPS, roce.read),
-}
 _WRITE: dict[str, Callable[[str, str, Mapping[str, str]], None]] = {
     **dict.fromkeys(ethtool.GROUPS, ethtool.write),
     **dict.fromkeys(dcb.GROUPS, dcb.write),
@@ -34,9 +29,12 @@ _OFF = {"pause": "off", "pfc": dcb.NONE}
 def read(link: str, asked: Iterable[Setting]) -> tuple[tuple[str, str], ...]:
     """The settings that were asked for as they are; those that the driver does not have are left out."""
     names = [setting.name for setting in asked]
-    found: dict[str, str] = {}
-    for group in dict.fromkeys(map(_group, names)):
-        found |= _READ[group](link, group)
+    groups = dict.fromkeys(map(_group, names))
+    found = ethtool.read(link, *(group for group in groups if group in ethtool.GROUPS))
+    found |= dcb.read(link, *(group for group in groups if group in dcb.GROUPS))
+    for group in groups:
+        if group in roce.GROUPS:
+            found |= roce.read(link, group)
     return tuple((name, found[name]) for name in names if name in found)
 
 
