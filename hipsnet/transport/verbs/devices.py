@@ -101,8 +101,7 @@ def _netdev_of(address: str) -> str:
 
 def _gid(file: Path) -> IPv6Address | None:
     text = _text(file)
-    gid = IPv6Address(text) if text else None
-    return gid if gid and int(gid) else None
+    return IPv6Address(text) if text.strip("0:") else None
 
 
 def _text(file: Path) -> str:

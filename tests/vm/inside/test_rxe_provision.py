@@ -14,6 +14,7 @@ import pytest
 
 from hipsnet.errors import CapabilityError, ConflictError
 from hipsnet.node import nldev, rdma
+from hipsnet.transport.verbs.devices import endpoint_of
 from orchestrator.machine import doctor, rdma_devices
 from orchestrator.provision import removal
 from tests.lab.rig import Done, Lab, hipsnet, run
@@ -104,7 +105,7 @@ def carry(server: str, client: str, interface: str) -> None:
     counter = Path(f"/sys/class/net/{interface}/statistics/rx_bytes")
     begun = int(counter.read_text())
     write = ("ib_write_bw", "-F", "-n", "100", "-s", "65536", "-m", "4096", "-p", "18515")
-    gid = {device.name: str(device.gids[-1].gid_index) for device in rdma_devices.devices()}
+    gid = {found.device: str(found.gid_index) for found in map(endpoint_of, ("10.0.0.1", "10.0.0.2"))}
     with subprocess.Popen([*write, "-d", server, "-x", gid[server]], stdout=subprocess.DEVNULL) as listening:
         run("sh", "-c", "until ss -Hltn | grep -q :18515; do sleep 0.1; done")
         run(*write, "-d", client, "-x", gid[client], "127.0.0.1")
