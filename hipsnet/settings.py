@@ -174,7 +174,7 @@ VARIABLES = (
     ),
     Variable(
         "chunk_bytes", "HIPSNET_CHUNK", _size("4KiB", "64MiB"),
-        Flag("--chunk", "size of one write, like 512KiB", "SIZE", _CARRIER),
+        Flag("--chunk", "size of one write, like 1MiB", "SIZE", _CARRIER),
     ),
     Variable(
         "congestion", "HIPSNET_CONGESTION",
@@ -222,7 +222,7 @@ class Settings:
     timeout_s: float = 10.0
     warn_s: float = 5.0
     start_timeout_s: float = 60.0
-    chunk_bytes: int = 512 * 1024
+    chunk_bytes: int = 1024 * 1024
     congestion: str = "cubic"
     ack_timeout: int = 16
     retries: int = 7
