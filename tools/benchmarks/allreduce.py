@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -67,9 +66,6 @@ def allreduce(
     json_file: Annotated[str | None, typer.Option("--json", help="Write results here; - for stdout.")] = None,
 ) -> None:
     """Times of an all-reduce of nine servers: HiPS, Gloo, ring and mesh, at 500 Mbit/s a port."""
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # the labs are destroyed then, too
     parts = [SHAPED, *([UNSHAPED] if unshaped else []), *([TWO_WAY] if torus else [])]
     console = Console(stderr=json_file == "-", width=150)
     found: list[Measured] = []
