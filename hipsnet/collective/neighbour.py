@@ -20,9 +20,7 @@ class Neighbour:
     warned: bool = False
     closed: str = ""  # why the connection is gone
 
-    staging_key: int = (
-        0  # of the peer's ring, for me; 0 until it has told where the ring for this collective is
-    )
+    staging_key: int = 0  # of the peer's ring, for me; 0 until it has told of one that is large enough
     slots_used: int = 0  # of the peer's ring
     slots_free_until: int = 0  # credit: slots_used may grow to this
     slots_filled: int = 0  # of my own ring

@@ -39,5 +39,5 @@ def read(message: Any) -> int | None:
 
 
 def setting(size_bytes: int) -> dict[str, int]:
-    """The arguments of `IPRoute.link("set", ...)`: the same limit for what leaves and for what is put together."""
+    """The arguments of `Netlink.link("set", ...)`: the same limit for what leaves and for what is put together."""
     return {"gso_ipv4_max_size": size_bytes, "gro_ipv4_max_size": size_bytes}
