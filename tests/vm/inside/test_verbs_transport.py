@@ -13,11 +13,12 @@ from typing import Self
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
 from hipsnet.topology import Fabric
 from hipsnet.transport.handshake import Greeting
-from hipsnet.transport.interface import Completion, Event, Peer
+from hipsnet.transport.interface import Completion, Event, Peer, Region
 from hipsnet.transport.opening import Options, open_transport
 from hipsnet.transport.verbs import queue_pair
 from hipsnet.transport.verbs.flow import WINDOW
@@ -59,6 +60,14 @@ class Pair:
     def __exit__(self, *failure: object) -> None:
         for end in self.ends:
             end.close()
+
+    def regions(self, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> tuple[Region, Region]:
+        """Register memory at each end, and let the first end know of the second's."""
+        a, b = self.ends
+        region, there = a.register(source), b.register(target)
+        b.post_message(0, b"it is told")
+        self.until(0, Event.MESSAGE)
+        return region, there
 
     def until(self, end: int, event: Event) -> list[Completion]:
         """Poll both ends until `end` tells of such an event; what it told on the way."""
@@ -116,9 +125,7 @@ def test_a_peer_that_takes_nothing_is_waited_for_without_rnr(fabric: Fabric) -> 
     with Pair(fabric) as pair:
         a, b = pair.ends
         source, target = np.arange(8000, dtype=np.uint8), np.zeros(8000, np.uint8)
-        region, there = a.register(source), b.register(target)
-        b.post_message(0, b"it is told")
-        pair.until(0, Event.MESSAGE)
+        region, there = pair.regions(source, target)
         for number in range(count):
             a.post_write(0, region, 7 * number, 7, there.key, 7 * number, number)
         sent = [c.immediate for _ in range(20) for c in a.poll(0.05) if c.event == Event.SENT]
@@ -137,10 +144,8 @@ def test_a_peer_that_takes_nothing_is_waited_for_without_rnr(fabric: Fabric) -> 
 
 def test_writing_where_the_peer_has_nothing_ends_the_connection(fabric: Fabric) -> None:
     with Pair(fabric) as pair:
-        a, b = pair.ends
-        region, there = a.register(np.zeros(64, np.uint8)), b.register(np.zeros(64, np.uint8))
-        b.post_message(0, b"it is told")
-        pair.until(0, Event.MESSAGE)
+        a = pair.ends[0]
+        region, there = pair.regions(np.zeros(64, np.uint8), np.zeros(64, np.uint8))
         a.post_write(0, region, 0, 64, there.key, 1, 5)
         (closed,) = [c for c in pair.until(0, Event.CLOSED) if c.event == Event.CLOSED]
         assert b"64 bytes at 1 are to be written there" in closed.payload
@@ -151,9 +156,7 @@ def test_what_was_written_before_an_orderly_close_counts_as_sent(fabric: Fabric)
     """The closing end says how much it had got, so no acknowledgement that is lost can hang the other."""
     with Pair(fabric) as pair:
         a, b = pair.ends
-        region, there = a.register(np.ones(64, np.uint8)), b.register(np.zeros(64, np.uint8))
-        b.post_message(0, b"it is told")
-        pair.until(0, Event.MESSAGE)
+        region, there = pair.regions(np.ones(64, np.uint8), np.zeros(64, np.uint8))
         for number in range(3):
             a.post_write(0, region, 0, 64, there.key, 0, number)
         found = a.poll(0)
