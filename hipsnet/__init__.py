@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hipsnet: server-centric networks for distributed training.
 
 import hipsnet

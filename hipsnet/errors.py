@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one hierarchy of errors: each tells what was wanted, what was found, and what to do."""
 
 from __future__ import annotations

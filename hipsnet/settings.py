@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one process of a job has to know: its settings, and the environment variables that carry them.
 
 `VARIABLES` is the only place where a setting, its variable and its flag of `hipsnet run` meet.
@@ -130,7 +131,7 @@ def _switch() -> Kind:
     return Kind("0, 1", parse, lambda value: "1" if value is True else "0" if value is False else str(value))
 
 
-_PATIENCE, _CARRIER, _RDMA = "Patience", "What carries the bytes", "RDMA queue pairs (verbs)"
+_PATIENCE, _CARRIER, _RDMA = "Timeouts", "What carries the bytes", "RDMA queue pairs (verbs)"
 _COUNT = _whole(0, 7)
 VARIABLES = (
     Variable("rank", "RANK", _whole(0, 2**31 - 1)),

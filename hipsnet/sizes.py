@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes as people write them on a command line: 64MiB, 1.5KiB, 1MB, 4096."""
 
 from __future__ import annotations

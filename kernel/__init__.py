@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 """Programs that run inside the kernel: C sources, compiled at run time by bcc."""
 
 from __future__ import annotations

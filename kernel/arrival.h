@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* How every program on a port begins: which port it is, and whether the frame has arrived there. */
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /* The other end of a server's cable, at a switch: hands every frame on, after its losses and its counts. */
 #include "arrival.h"
 

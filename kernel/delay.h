@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The delay of a cable. A frame that arrives on a delayed port goes into the port's ring with the time at
  * which it is due; the delay line, a process outside the kernel, sends it through the cable once more when
@@ -5,7 +6,7 @@
  */
 #pragma once
 
-#include "held.h"
+#include "delay_record.h"
 #include "parse.h"
 #include "tables.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /* A server's port: what is for this server goes up the stack, what is for another goes out of the right port.
  */
 #include "arrival.h"
@@ -19,7 +20,7 @@ static __always_inline bool hand_over(struct xdp_md *frame, const struct arrival
 
 /*
  * A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
- * The endpoint hears of a pause when it looks; what is forwarded heeds it at once.
+ * The endpoint hears of a pause when it looks; what is forwarded honours it at once.
  */
 static __always_inline int mac_control(struct xdp_md *frame, const struct arrival *at, struct cursor *cursor,
 				       const struct ethhdr *eth)
@@ -32,7 +33,7 @@ static __always_inline int mac_control(struct xdp_md *frame, const struct arriva
 	count_pfc(at->count, control->class_enable);
 	struct pauses *port = pauses.lookup(&index);
 	if (port)
-		heed(port, control->class_enable, control->quanta);
+		honour(port, control->class_enable, control->quanta);
 	if (!hand_over(frame, at))
 		return drop(&at->count->drop_pfc);
 	at->count->local_pfc++;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /* A generator for measurements: the kernel's test-run recycles its frames, so each gets fresh headers here.
  */
 #include "parse.h"

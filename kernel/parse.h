@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Reading a frame header by header; every step checks its own bounds. */
 #pragma once
 

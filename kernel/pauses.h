@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * What a port, its endpoint (hipsnet/stack/ports/port.c) and the watchdog over what is forwarded
  * (storm.h) know of pauses: the endpoint maps it into its memory, the programs look it up, and anybody may
@@ -9,7 +10,7 @@
 #define PAUSE_COUNTERS   6 /* of hipsnet/stack's pfc.h */
 
 #define STORM_DROP    1 /* what is to leave by a port in a storm is lost */
-#define STORM_FORWARD 2 /* it leaves: the pause is not heeded */
+#define STORM_FORWARD 2 /* it leaves: the pause is not honoured */
 #define STORM_ALERT   3 /* the storm is told */
 
 /* In storm_ns: whoever found the storm is still writing it down. One who dies over it is not waited for. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* What becomes of a frame: every one is counted under exactly one of these names. Python reads this list too.
  */
 #pragma once

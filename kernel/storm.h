@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The PFC watchdog over what a server forwards, in the manner of SONiC's pfcwd: a port whose other end has
  * paused a priority without a gap for `detect_ns`, while frames want to leave there, is in a *storm*, until
@@ -24,7 +25,7 @@ enum way {
 };
 
 /* A pause came: from when on, and until when. */
-static __always_inline void heed(struct pauses *port, __be16 class_enable, const __be16 *quanta)
+static __always_inline void honour(struct pauses *port, __be16 class_enable, const __be16 *quanta)
 {
 	u64 quantum_ps = port->quantum_ps ? port->quantum_ps : port->storm_quantum_ps;
 	u64 now = bpf_ktime_get_ns();

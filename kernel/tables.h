@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* What the programs keep in their maps. Python takes the layouts from here, by way of the compiler. */
 #pragma once
 

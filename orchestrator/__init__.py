@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many nodes: the command line, the lab, jobs and reports."""

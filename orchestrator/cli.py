@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `hipsnet` command: runs a command and turns every error into one message with an exit code."""
 
 from __future__ import annotations

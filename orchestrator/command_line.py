@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All commands as one; what a command needs is imported when it is called."""
 
 from __future__ import annotations

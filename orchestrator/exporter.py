@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The counters of a fabric's ports for Prometheus."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from orchestrator.telemetry.events import storms
-from orchestrator.telemetry.fields import INDEX, LANES, PRIORITIES, WHOLE
+from orchestrator.telemetry.fields import ALL, COLUMNS, INDEX, PRIORITIES
 from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import between, possible
 from orchestrator.telemetry.reading import Flags, Reading
@@ -94,12 +95,15 @@ class FabricCollector(Collector):
             for direction, field in family.fields:
                 number = INDEX[field]
                 # What is counted by priority is not exported once more as a sum.
-                lanes = set(np.argwhere(reading.known[number, :, :PRIORITIES])[:, 0].tolist())
-                for port, lane in np.argwhere(reading.known[number]).tolist():
-                    if lane == WHOLE and port in lanes:
+                priorities = set(np.argwhere(reading.known[number, :, :PRIORITIES])[:, 0].tolist())
+                for port, priority in np.argwhere(reading.known[number]).tolist():
+                    if priority == ALL and port in priorities:
                         continue
-                    labels = [*self._names(self._ports.ports[port]), ANY if lane == WHOLE else str(lane)]
-                    value = float(reading.values[number, port, lane]) * family.unit
+                    labels = [
+                        *self._names(self._ports.ports[port]),
+                        ANY if priority == ALL else str(priority),
+                    ]
+                    value = float(reading.values[number, port, priority]) * family.unit
                     metric.add_metric([*labels, direction] if directed else labels, value)
             yield metric
 
@@ -118,11 +122,11 @@ class FabricCollector(Collector):
             names = self._names(port)
             is_up = bool(reading.present[number] and reading.up[number])
             up.add_metric([*names, port.role, port.peer_name], float(is_up))
-            for lane in range(LANES - 1):
-                is_lossless = lane in self._ports.lossless
-                if is_lossless or self._storms[number, lane]:
-                    lossless.add_metric([*names, str(lane)], float(is_lossless))
-                    storm.add_metric([*names, str(lane)], float(self._storms[number, lane]))
+            for priority in range(COLUMNS - 1):
+                is_lossless = priority in self._ports.lossless
+                if is_lossless or self._storms[number, priority]:
+                    lossless.add_metric([*names, str(priority)], float(is_lossless))
+                    storm.add_metric([*names, str(priority)], float(self._storms[number, priority]))
         drift = GaugeMetricFamily(
             "hipsnet_drift", "in how many things the kernel and the topology file differ", labels=("fabric",)
         )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a topology file from disk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin for a run elsewhere: tells, a JSON line each, what was collected and what came of it.
 
 The lines go to the standard output that the process began with; what the tests print is in their reports.

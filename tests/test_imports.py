@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Imports run one way only, from a room to those that its line in `MAY_IMPORT` names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The algorithms by name, with their options."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proof that a schedule is an all-reduce: every server ends with every contribution exactly once.
 
 The rule that makes sums deterministic, and a pipelined execution safe without barriers: a REDUCE *moves* a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a program holds to synchronize: this rank's place in the fabric, its connections and its plans."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.endpoints import node_ports, receiver_ports
-from hipsnet.collective.executor import Executor, Patience, Reduction
+from hipsnet.collective.executor import Executor, Reduction, Timeouts
 from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Plan, Route, chunk_elements, compile_plan
 from hipsnet.collective.schedule import Schedule
@@ -21,8 +22,8 @@ from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Peer
-from hipsnet.transport.opening import Options, open_transport
-from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.registry import Options, open_transport
+from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
 DTYPES = tuple(np.dtype(t) for t in (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64))
 
@@ -59,8 +60,8 @@ class Communicator:
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
-        patience = Patience(settings.warn_s, settings.timeout_s)
-        self._executor = Executor(transport, self.rank, peers, patience)
+        timeouts = Timeouts(settings.warn_s, settings.timeout_s)
+        self._executor = Executor(transport, self.rank, peers, timeouts)
 
     @property
     def rank(self) -> int:
@@ -116,7 +117,7 @@ class Communicator:
     def _greeting(self) -> Greeting:
         s = self._settings
         configuration = (
-            f"fabric {self._fabric.name} {self._fabric.kind}{self._fabric.sides}, transport {s.transport}, "
+            f"fabric {self._fabric.name} {self._fabric.kind}{self._fabric.dims}, transport {s.transport}, "
             f"algorithm {s.algorithm}, "
             f"exchange {','.join(s.exchange) or 'default'}, one-way {s.one_way:d}, servers {s.servers}, "
             f"chunk {s.chunk_bytes}"
@@ -141,8 +142,10 @@ def _load_topology(settings: Settings) -> Topology:
 
 def _options(settings: Settings, topology: Topology) -> Options:
     roce = topology.roce
-    quality = Quality(roce.dscp, roce.priority, settings.ack_timeout, settings.retries, settings.rnr_retries)
-    return Options(settings.port, settings.congestion, quality, node_ports(topology, settings.rank))
+    qp_attributes = QpAttributes(
+        roce.dscp, roce.priority, settings.ack_timeout, settings.retries, settings.rnr_retries
+    )
+    return Options(settings.port, settings.congestion, qp_attributes, node_ports(topology, settings.rank))
 
 
 def _routes(schedule: Schedule, fabric: Fabric, rank: int) -> dict[Route, int]:

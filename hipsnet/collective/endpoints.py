@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a transfer arrives: the receiver's port that belongs to the sender's, and all ports of a rank."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the members of one group exchange parts of a range: the building block of every algorithm.
 
 A group has m members and cuts its range into `parts`. `scatter` leaves member i with the sum of part i, for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a plan: one thread of control sends what may be sent and applies what has arrived, until all is done.
 
 What is to be reduced comes by way of a ring for each neighbour (`hipsnet.collective.staging`): a sender never has
@@ -36,14 +37,14 @@ log = logging.getLogger("hipsnet")
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long a neighbour may be silent, in seconds, before it is warned of and before it is given up."""
 
     warn_s: float
     timeout_s: float
 
     @property
-    def alive_s(self) -> float:
+    def heartbeat_s(self) -> float:
         """How often a rank that waits says so."""
         return min(1.0, self.warn_s / 4, self.timeout_s / 4)
 
@@ -51,11 +52,11 @@ class Patience:
 class Executor:
     """Holds the connections of one rank. Once a collective has failed, all later ones do."""
 
-    def __init__(self, transport: Transport, rank: int, peers: Sequence[Peer], patience: Patience) -> None:
+    def __init__(self, transport: Transport, rank: int, peers: Sequence[Peer], timeouts: Timeouts) -> None:
         """The peers must be connected already, in this order."""
         self._transport = transport
         self._rank = rank
-        self._patience = patience
+        self._timeouts = timeouts
         self._sequence = 0
         self._failure: str | None = None
         now = monotonic()
@@ -88,7 +89,7 @@ class Executor:
     def close(self) -> None:
         """Let what is still queued leave, then close the connections."""
         if self._failure is None:
-            self._transport.drain(self._patience.timeout_s)
+            self._transport.drain(self._timeouts.timeout_s)
             self._transport.close()
 
     # entering
@@ -104,11 +105,11 @@ class Executor:
             neighbour.heard_s = now
             neighbour.emptied_told = neighbour.emptied
             ready = Ready(self._sequence, region.key, self._staging.key(index), neighbour.emptied, call)
-            self._tell(neighbour, protocol.pack_ready(ready))
+            self._send_control(neighbour, protocol.pack_ready(ready))
         for neighbour in self._neighbours:
             ready_already, neighbour.ready, neighbour.next_ready = neighbour.next_ready, None, None
             if ready_already is not None:
-                self._meet(neighbour, ready_already)
+                self._on_ready(neighbour, ready_already)
             early, neighbour.early = neighbour.early, []
             for number in early:
                 self._arrived(neighbour, number)
@@ -116,7 +117,7 @@ class Executor:
                 self._lost(neighbour)
         self._push_all()
 
-    def _meet(self, neighbour: Neighbour, ready: Ready) -> None:
+    def _on_ready(self, neighbour: Neighbour, ready: Ready) -> None:
         """The neighbour is in the same collective."""
         neighbour.ready, neighbour.staging_key = ready, ready.staging_key
         if ready.call != self._call or ready.sequence != self._sequence:
@@ -169,7 +170,7 @@ class Executor:
             if ready.sequence > self._sequence:
                 neighbour.next_ready = ready
             else:
-                self._meet(neighbour, ready)
+                self._on_ready(neighbour, ready)
         elif kind == Kind.CREDIT:
             neighbour.slots_free_until = protocol.unpack_credit(message) + SLOTS
         elif kind == Kind.ABORT:
@@ -202,7 +203,7 @@ class Executor:
             neighbour.receives_now
         ):
             neighbour.emptied_told = neighbour.emptied
-            self._tell(neighbour, protocol.pack_credit(neighbour.emptied))
+            self._send_control(neighbour, protocol.pack_credit(neighbour.emptied))
 
     def _push_all(self) -> None:
         for neighbour in self._neighbours:
@@ -232,7 +233,7 @@ class Executor:
         neighbour.slots_used += 1
         return neighbour.staging_key, offset
 
-    def _tell(self, neighbour: Neighbour, message: bytes) -> None:
+    def _send_control(self, neighbour: Neighbour, message: bytes) -> None:
         if not neighbour.closed:
             self._transport.post_message(neighbour.connection, message)
 
@@ -242,17 +243,17 @@ class Executor:
         for neighbour in self._neighbours:
             if neighbour.closed:
                 continue
-            if now_s - neighbour.spoke_s >= self._patience.alive_s:
+            if now_s - neighbour.spoke_s >= self._timeouts.heartbeat_s:
                 neighbour.spoke_s = now_s
-                self._tell(neighbour, protocol.ALIVE)
+                self._send_control(neighbour, protocol.HEARTBEAT)
             silent_s = now_s - neighbour.heard_s
             if not neighbour.is_awaited():
                 continue
-            if silent_s >= self._patience.timeout_s:
+            if silent_s >= self._timeouts.timeout_s:
                 self._fail(neighbour.peer.rank, f"it has been silent for {silent_s:.1f} s", neighbour)
-            if silent_s >= self._patience.warn_s and not neighbour.warned:
+            if silent_s >= self._timeouts.warn_s and not neighbour.warned:
                 log.warning("rank %d: %s is silent for %.1f s", self._rank, neighbour.name, silent_s)
-            neighbour.warned = silent_s >= self._patience.warn_s
+            neighbour.warned = silent_s >= self._timeouts.warn_s
 
     def _lost(self, neighbour: Neighbour) -> None:
         self._fail(neighbour.peer.rank, neighbour.closed, neighbour)
@@ -268,7 +269,7 @@ class Executor:
         self._transport.abandon()  # else the words would wait behind them, longer than we do
         for neighbour in self._neighbours:
             if neighbour is not told_by:
-                self._tell(neighbour, protocol.pack_abort(culprit, reason + level))
+                self._send_control(neighbour, protocol.pack_abort(culprit, reason + level))
         self._transport.drain(LAST_WORDS_S)
         self._transport.close()
         raise CollectiveError(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flat algorithms' frame: one level that holds all ranks, one thread for each port."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce level by level: the frame of HiPS, and, with one level, of the flat algorithms.
 
 The ranks are the points of a grid. A thread owns a share of the vector and visits the grid's levels in an
@@ -41,33 +42,33 @@ class Thread:
     first_server: int = 0
 
 
-def build_hierarchy(algorithm: str, sides: Sequence[int], count: int, threads: Sequence[Thread]) -> Schedule:
+def build_hierarchy(algorithm: str, dims: Sequence[int], count: int, threads: Sequence[Thread]) -> Schedule:
     """Return the schedule in which every thread all-reduces its share of `count` elements over the grid."""
     totals = accumulate((thread.share for thread in threads), initial=Fraction(0))
     ends = [int(count * total) for total in totals]
     transfers = [
         table
         for number, (thread, (start, stop)) in enumerate(zip(threads, pairwise(ends), strict=True))
-        for table in _thread_transfers(number, thread, sides, start, stop)
+        for table in _thread_transfers(number, thread, dims, start, stop)
     ]
-    return assemble(algorithm, prod(sides), count, len(threads), transfers)
+    return assemble(algorithm, prod(dims), count, len(threads), transfers)
 
 
 def _thread_transfers(
-    number: int, thread: Thread, sides: Sequence[int], start: int, stop: int
+    number: int, thread: Thread, dims: Sequence[int], start: int, stop: int
 ) -> Iterator[NDArray[Any]]:
     span = prod(exchange.parts for exchange in thread.exchanges)
     edges = start + split(stop - start, span)
-    ranks = np.arange(prod(sides))  # of the servers that answer for something
+    ranks = np.arange(prod(dims))  # of the servers that answer for something
     piece = np.zeros_like(ranks)  # the first that each of them answers for
     server = np.full_like(ranks, thread.first_server)
     for step, level in enumerate(thread.levels):
-        exchange, side, stride = thread.exchanges[level], sides[level], prod(sides[:level])
+        exchange, side, stride = thread.exchanges[level], dims[level], prod(dims[:level])
         span //= exchange.parts
         first = server % side if exchange.parts < side else np.zeros_like(ranks)
         digit = ranks // stride % side
         heads = np.flatnonzero(digit == 0)  # the groups, each by its lowest member
-        stages = ((step, REDUCE, exchange.scatter), (2 * len(sides) - 1 - step, COPY, exchange.gather))
+        stages = ((step, REDUCE, exchange.scatter), (2 * len(dims) - 1 - step, COPY, exchange.gather))
         for stage, op, moves in stages:
             src, dst = ((member + first[heads, None]) % side for member in (moves.src, moves.dst))
             part = piece[heads, None] + moves.part * span

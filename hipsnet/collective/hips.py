@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HiPS: hierarchical parameter synchronization on BCube and Torus (Geng et al., SIGCOMM NetAI 2018).
 
 As many threads as there are levels to start with, times the directions of a torus' rings; at every stage they
@@ -29,30 +30,30 @@ def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: b
     rotates with thread and piece. `one_way` uses torus rings in one direction only. Raises InputError where
     the fabric has no levels, or no rings to be used in one direction.
     """
-    names, sides, ports = _per_level(exchange, fabric), fabric.sides, _ports(fabric)
+    names, dims, ports = _per_level(exchange, fabric), fabric.dims, _ports(fabric)
     if one_way and not (fabric.kind == "torus" and "ring" in names):
         raise InputError(f"one_way is for rings of a torus; found {fabric.kind} with {', '.join(names)}")
-    rings = [name == "ring" and side > 2 for name, side in zip(names, sides, strict=True)]
+    rings = [name == "ring" and side > 2 for name, side in zip(names, dims, strict=True)]
     directions = (1, -1) if fabric.kind == "torus" and any(rings) and not one_way else (1,)
     used = [1 if one_way and ring else len(set(found[1:])) for found, ring in zip(ports, rings, strict=True)]
     threads = [
         Thread(
             share / len(directions),
-            rotated(len(sides), start),
-            tuple(_exchange(name, side, direction) for name, side in zip(names, sides, strict=True)),
+            rotated(len(dims), start),
+            tuple(_exchange(name, side, direction) for name, side in zip(names, dims, strict=True)),
             ports,
             first_server=start,
         )
-        for start, share in enumerate(_shares(names, sides, used))
+        for start, share in enumerate(_shares(names, dims, used))
         for direction in directions
     ]
-    return build_hierarchy("hips", sides, count, threads)
+    return build_hierarchy("hips", dims, count, threads)
 
 
 def _per_level(exchange: tuple[str, ...], fabric: Fabric) -> tuple[str, ...]:
     if fabric.kind == "fattree":
         raise InputError("hips needs levels: a bcube or a torus, not a fattree; use ring, mesh or ps")
-    names, depth = exchange or ("mesh" if fabric.kind == "bcube" else "ring",), len(fabric.sides)
+    names, depth = exchange or ("mesh" if fabric.kind == "bcube" else "ring",), len(fabric.dims)
     if len(names) not in (1, depth):
         raise InputError(f"exchange: found {len(names)} names; wanted one, or one for each of {depth} levels")
     if unknown := [name for name in names if name not in EXCHANGES]:
@@ -69,7 +70,7 @@ def _exchange(name: str, side: int, direction: int) -> Exchange:
 def _ports(fabric: Fabric) -> tuple[Column, ...]:
     """By level and distance: the port. On a torus it is that of the shorter way, as the routes have it."""
     if fabric.kind == "bcube":
-        return tuple(np.full(side, level) for level, side in enumerate(fabric.sides))
+        return tuple(np.full(side, level) for level, side in enumerate(fabric.dims))
     by_way = {(port.level, port.direction): port.index for port in fabric.servers[0].ports}
 
     def port(level: int, side: int, distance: int) -> int:
@@ -77,24 +78,24 @@ def _ports(fabric: Fabric) -> tuple[Column, ...]:
 
     return tuple(
         np.array([port(level, side, distance) for distance in range(side)])
-        for level, side in enumerate(fabric.sides)
+        for level, side in enumerate(fabric.dims)
     )
 
 
-def _shares(names: Sequence[str], sides: Sequence[int], ports: Sequence[int]) -> list[Fraction]:
+def _shares(names: Sequence[str], dims: Sequence[int], ports: Sequence[int]) -> list[Fraction]:
     """Return for each starting level the part of the vector that makes the loads of all ports equal.
 
     Let r be what a group divides at a level for all threads together, n the level's side and p the ports
     that a server has there: each carries r (1 - 1/n) / p. The threads that begin at a level, weight w,
     bring r to w + (r'/n' - w/N), primes for the level before: what these have left of the others' shares,
     and not what is over of their own. With equal loads w is in proportion to p n/(n-1) - p'/(n'-1): above
-    0, and the same for all where all sides are alike. With ps loads are never equal.
+    0, and the same for all where all dims are alike. With ps loads are never equal.
     """
     if "ps" in names:
-        return [Fraction(1, len(sides))] * len(sides)
+        return [Fraction(1, len(dims))] * len(dims)
     weights = [
-        Fraction(ports[level] * sides[level], sides[level] - 1)
-        - Fraction(ports[level - 1], sides[level - 1] - 1)
-        for level in range(len(sides))
+        Fraction(ports[level] * dims[level], dims[level] - 1)
+        - Fraction(ports[level - 1], dims[level - 1] - 1)
+        for level in range(len(dims))
     ]
     return [weight / sum(weights) for weight in weights]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast a synchronization can be: the physical limit of the ports, and each algorithm's closed form."""
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def hips_bcube(n: int, levels: int, exchange: str) -> ClosedForm:
     return ClosedForm(Fraction(2 * (servers - 1), servers * levels), 2 * levels * rounds)
 
 
-def hips_torus(sides: tuple[int, ...], one_way: bool) -> ClosedForm:
-    """HiPS with rings on a torus; with sides above 2 that are all alike, or one dimension, it is exact."""
-    servers, directions = prod(sides), 1 if one_way else 2
+def hips_torus(dims: tuple[int, ...], one_way: bool) -> ClosedForm:
+    """HiPS with rings on a torus; with dims above 2 that are all alike, or one dimension, it is exact."""
+    servers, directions = prod(dims), 1 if one_way else 2
     return ClosedForm(
-        Fraction(2 * (servers - 1), servers * len(sides) * directions), 2 * sum(side - 1 for side in sides)
+        Fraction(2 * (servers - 1), servers * len(dims) * directions), 2 * sum(side - 1 for side in dims)
     )

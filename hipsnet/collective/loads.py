@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a schedule asks of the ports: elements out of and into each, steps, and the longest piece."""
 
 from __future__ import annotations

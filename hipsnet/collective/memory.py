@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A caller's memory as a numpy array, without a copy: whatever exports it, and nothing else."""
 
 from __future__ import annotations

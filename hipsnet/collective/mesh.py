@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mesh (P2P) all-reduce: every rank diffuses its pieces to all, then collects all sums, 2 steps."""
 
 from __future__ import annotations

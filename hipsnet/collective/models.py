@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gradients of well-known networks, in the buckets that PyTorch's DDP fuses them into."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an executor knows of one neighbour: how far both are, what may be sent, and when it was last heard."""
 
 from __future__ import annotations

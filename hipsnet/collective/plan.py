@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank's share of a schedule, cut into segments small enough to pipeline, with the order they must keep.
 
 The vector is cut at every boundary of every transfer, and further into chunks. A segment is a run of chunks of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a plan has come: which segments may be sent, and which of those that arrived may be applied."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The small messages between the executors of two ranks; bulk data travels as writes beside them."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ class Kind(IntEnum):
 
     READY = 0  # I have entered collective number ..; its parameters, and where what you send is to be written
     CREDIT = 1  # how many staging slots I have emptied since the connection began
-    ALIVE = 2  # I wait, too
+    HEARTBEAT = 2  # I wait, too
     ABORT = 3  # the collective cannot end: whose fault, and why
 
 
@@ -46,7 +47,7 @@ _READY = struct.Struct("<BxxxIIIQQ16s8s")
 _CREDIT = struct.Struct("<BxxxQ")
 _ABORT = struct.Struct("<Bxxxi")
 
-ALIVE = bytes([Kind.ALIVE])
+HEARTBEAT = bytes([Kind.HEARTBEAT])
 
 
 def pack_credit(emptied: int) -> bytes:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameter servers: every rank pushes to P servers, which sum, and pulls the sums back; 2 steps."""
 
 from __future__ import annotations

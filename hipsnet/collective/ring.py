@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ring all-reduce: scatter and gather around all ranks in rank order, 2(N-1) steps."""
 
 from __future__ import annotations

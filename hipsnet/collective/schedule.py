@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A collective as data: the transfers that compute it, in the order in which they count."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where what is to be reduced lands: for each neighbour a ring of `SLOTS` slots of one chunk each.
 
 A neighbour writes into its ring, the reduction empties it, and credits tell how far it is. The rings are as large

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one node looks like, as the kernel tells it: data only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """IPv4 addresses of a node's interfaces."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NodeConfig
-from hipsnet.node.netlink import told
+from hipsnet.node.netlink import get_attrs
 
 Addresses = dict[int, set[IPv4Interface]]
 
@@ -21,7 +22,7 @@ def read(context: Context) -> tuple[Addresses, Addresses]:
     ours: Addresses = defaultdict(set)
     foreign: Addresses = defaultdict(set)
     for message in context.netlink.get_addr(family=socket.AF_INET):
-        local, address, protocol = told(message, "IFA_LOCAL", "IFA_ADDRESS", "IFA_PROTO")
+        local, address, protocol = get_attrs(message, "IFA_LOCAL", "IFA_ADDRESS", "IFA_PROTO")
         owner = ours if protocol == PROTOCOL else foreign
         owner[message["index"]].add(IPv4Interface((local or address, message["prefixlen"])))
     return ours, foreign

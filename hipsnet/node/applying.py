@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Applying changes to one open node."""
 
 from __future__ import annotations

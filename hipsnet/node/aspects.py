@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The aspects of a node in the order in which they are brought up: how each is compared and applied."""
 
 from __future__ import annotations

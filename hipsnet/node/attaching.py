@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs of a node on its ports: attached natively, with their maps pinned."""
 
 from __future__ import annotations

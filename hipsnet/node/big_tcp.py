@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BIG TCP: how many bytes of segments a lab's cable carries as one frame of the kernel, until they are divided.
 
 Most of what a cable in a lab costs is paid once for each frame that the kernel handles (its shaper's timer, its way

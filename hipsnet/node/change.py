@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One difference between what a node must look like and what it looks like."""
 
 from __future__ import annotations

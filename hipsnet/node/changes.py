@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The difference between desired and actual state of a node, in the order in which it has to be applied."""
 
 from __future__ import annotations

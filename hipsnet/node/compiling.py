@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From C to relocatable bytecode by bcc. `python -m hipsnet.node.compiling NAME ...` writes it as JSON.
 
 It is a process of its own: the compiler is large, and it says what is wrong on standard error only.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an aspect needs to read or change one node: its netlink socket and the interfaces' indexes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The XDP part of a node: its program on every port, its forwarding table, and the losses of its ports."""
 
 from __future__ import annotations

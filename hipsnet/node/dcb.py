@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data centre bridging of a NIC as named settings: PFC, ETS, rates, DSCP to priority, trust, port buffers, DCBX.
 
 | setting | value |

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data centre bridging by the kernel's own messages (include/uapi/linux/dcbnl.h): what `dcb` of iproute2 sends.
 
 The structures and attributes of IEEE 802.1Qaz: PFC, ETS, the APP table; and of some drivers rates of traffic

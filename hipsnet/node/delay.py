@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The delay of a cable: how long frames that come in at a port are held, and the ring that holds them."""
 
 from __future__ import annotations

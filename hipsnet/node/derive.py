@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a topology to the desired state of each of its nodes."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
-from hipsnet.node import first_window, nic_settings, rdma, sysctls
+from hipsnet.node import initcwnd, nic_settings, rdma, sysctls
 from hipsnet.node.desired import (
     GRO,
     TX_CHECKSUM,
@@ -219,7 +220,7 @@ def _server_routes(
 def _window(topology: Topology, peers: int) -> int | None:
     if topology.nodes != "lab":
         return None
-    return first_window.segments(topology.link.rate_bps, topology.link.mtu, peers)
+    return initcwnd.segments(topology.link.rate_bps, topology.link.mtu, peers)
 
 
 def _kernel_routes(

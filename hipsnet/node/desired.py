@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one node must look like: data only, the same for lab namespaces and real hosts."""
 
 from __future__ import annotations

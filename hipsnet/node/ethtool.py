@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of a NIC that ethtool has: global pause, rings, channels, coalescing, and what breaks XDP.
 
 Rings go by ethtool netlink; for the others pyroute2 has the ioctl, and for pause frames nothing.

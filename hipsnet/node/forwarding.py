@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a node's XDP program while it runs: routes, losses, counters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the kernel headers are that bcc compiles against."""
 
 from __future__ import annotations

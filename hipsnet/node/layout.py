@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How keys and values lie in memory: from what the compiler says about a C type to a numpy dtype."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interfaces: bridges made, and every link's MTU, alias, bridge and state."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
-from hipsnet.node.netlink import told
+from hipsnet.node.netlink import get_attrs
 
 _POLL_S = 0.01
 
@@ -21,14 +22,14 @@ _POLL_S = 0.01
 def read(context: Context) -> dict[str, ActualLink]:
     """All interfaces of the node by name; what other aspects own is left at its defaults."""
     messages = context.netlink.get_links()
-    names = {message["index"]: told(message, "IFLA_IFNAME")[0] for message in messages}
+    names = {message["index"]: get_attrs(message, "IFLA_IFNAME")[0] for message in messages}
     context.indexes.clear()
     context.indexes.update({name: index for index, name in names.items()})
     return {names[message["index"]]: _read_one(message, names) for message in messages}
 
 
 def _read_one(message: Any, names: dict[int, str]) -> ActualLink:
-    mac, mtu, carrier, alias, info, master, peer, qdisc, xdp = told(
+    mac, mtu, carrier, alias, info, master, peer, qdisc, xdp = get_attrs(
         message, "IFLA_ADDRESS", "IFLA_MTU", "IFLA_CARRIER", "IFLA_IFALIAS", "IFLA_LINKINFO", "IFLA_MASTER",
         "IFLA_LINK", "IFLA_QDISC", "IFLA_XDP",
     )  # fmt: skip
@@ -41,11 +42,11 @@ def _read_one(message: Any, names: dict[int, str]) -> ActualLink:
         up=bool(message["flags"] & IFF_UP),
         carrier=bool(carrier),
         alias=alias,
-        kind=told(info, "IFLA_INFO_KIND")[0] if info else None,
+        kind=get_attrs(info, "IFLA_INFO_KIND")[0] if info else None,
         master=names.get(master),
         peer_index=peer,
         qdisc=qdisc or "noqueue",
-        program_id=told(xdp, "IFLA_XDP_PROG_ID")[0] if xdp else None,
+        program_id=get_attrs(xdp, "IFLA_XDP_PROG_ID")[0] if xdp else None,
     )
 
 
@@ -103,7 +104,7 @@ def without_carrier(context: Context, names: Iterable[str], timeout_s: float) ->
 
 def _is_operational(context: Context, name: str) -> bool:
     link = context.netlink.get_link(name)
-    return link is not None and told(link, "IFLA_OPERSTATE") == ("UP",)
+    return link is not None and get_attrs(link, "IFLA_OPERSTATE") == ("UP",)
 
 
 def apply(context: Context, change: Change) -> None:

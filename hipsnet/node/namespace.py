@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network namespaces with names: entering, making, finding and deleting them."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hipsnet.errors import CapabilityError, ProvisionError
-from hipsnet.node.netlink import Netlink, told
+from hipsnet.node.netlink import Netlink, get_attrs
 
 NAMED = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
@@ -138,7 +139,7 @@ def mark_of_handle(handle: int) -> str | None:
     try:
         with inside_handle(handle), Netlink() as netlink:
             (loopback,) = netlink.get_links(_LOOPBACK)
-            (alias,) = told(loopback, "IFLA_IFALIAS")
+            (alias,) = get_attrs(loopback, "IFLA_IFALIAS")
     except OSError as error:
         if error.errno == errno.EINVAL:  # setns: the file is no namespace
             return None

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Permanent neighbours: the MAC behind every directly connected address, so that nothing waits for ARP."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NeighbourConfig, NodeConfig
-from hipsnet.node.netlink import told
+from hipsnet.node.netlink import get_attrs
 
 _PERMANENT = 0x80
 _USE = 0x01  # NTF_USE: as if a packet had to be sent there
@@ -28,7 +29,7 @@ def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
     ours: set[NeighbourConfig] = set()
     resolved: Resolved = {}
     for message in context.netlink.get_neighbours(family=socket.AF_INET):
-        destination, mac, protocol = told(message, "NDA_DST", "NDA_LLADDR", "NDA_PROTOCOL")
+        destination, mac, protocol = get_attrs(message, "NDA_DST", "NDA_LLADDR", "NDA_PROTOCOL")
         link = names.get(message["ifindex"])
         if mac is None or link is None:
             continue

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A netlink socket for what nodes are made of: pyroute2's messages, each sent and answered at once.
 
 The methods are those of pyroute2's IPRoute that nodes need, and take what it takes. But IPRoute runs an event loop,
@@ -92,7 +93,7 @@ class Netlink:
     def get_routes(self, family: int, table: int) -> list[Any]:
         """The routes of a table."""
         found = self._ask(_ROUTE + _GET, _DUMP, {"family": family})
-        return [message for message in found if told(message, "RTA_TABLE") == (table,)]
+        return [message for message in found if get_attrs(message, "RTA_TABLE") == (table,)]
 
     def get_qdiscs(self, index: int) -> list[Any]:
         """The queueing disciplines of an interface."""
@@ -217,7 +218,7 @@ class Netlink:
                 offset += (length + 3) & ~3
 
 
-def told(message: Any, *names: str) -> tuple[Any, ...]:
+def get_attrs(message: Any, *names: str) -> tuple[Any, ...]:
     """The attributes of these names, None for one that is not there. (For many, `message.get` takes long.)"""
     there = {slot.name: slot for slot in message["attrs"]}
     return tuple(there[name].value if name in there else None for name in names)

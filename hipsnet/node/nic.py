@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of a card: read by group from where they live, compared, and only what differs is set.
 
 A setting has a name whose first word is its group ("ring rx"), and a text as its value. What a driver lacks is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a topology to the settings of its hosts' cards: what the file asks for, and what follows from it."""
 
 from __future__ import annotations

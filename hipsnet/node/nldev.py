@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices by the kernel's own messages (include/uapi/rdma/rdma_netlink.h): listing, adding, removing them."""
 
 from __future__ import annotations

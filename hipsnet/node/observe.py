@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading one node's actual state."""
 
 from __future__ import annotations

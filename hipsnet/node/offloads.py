@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device features of a port that can be switched, through the kernel's ethtool ioctl."""
 
 from __future__ import annotations

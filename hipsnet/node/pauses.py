@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pauses of a node's ports, as its endpoint counts them: who was stopped, how often and for how long."""
 
 from __future__ import annotations

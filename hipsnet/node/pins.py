@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder of bpffs where a node's maps and program have names: hipsnet/<fabric>/<node>/<map>."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routing by source: what is sent from a port's address leaves by that port, where a route has several.
 
 A connection that is bound to a port (RoCE's always is: its GID is that port's address) must not share the other
@@ -19,7 +20,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NodeConfig, PolicyConfig
-from hipsnet.node.netlink import told
+from hipsnet.node.netlink import get_attrs
 
 _PRIORITY = 7200
 _TABLES = PROTOCOL << 24
@@ -31,7 +32,7 @@ def read(context: Context) -> frozenset[PolicyConfig]:
     names = {index: name for name, index in context.indexes.items()}
     found = set()
     for message in context.netlink.get_rules(family=socket.AF_INET):
-        protocol, priority, table, source = told(
+        protocol, priority, table, source = get_attrs(
             message, "FRA_PROTOCOL", "FRA_PRIORITY", "FRA_TABLE", "FRA_SRC"
         )
         if protocol != PROTOCOL or priority != _PRIORITY:

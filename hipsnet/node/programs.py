@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel programs of this version: compiled once on a machine, kept, and loaded many times."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices in software (rdma_rxe) on a server's ports.
 
 A device's name says whose it is: hips_<fabric>_<node>_p<port>. Devices of other names are never touched.

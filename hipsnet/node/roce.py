@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of the RDMA device on a NIC: what rdma_cm connects with, and congestion control (ECN, DCQCN) of mlx5.
 
 | setting | value | where |
@@ -6,7 +7,7 @@
 | `roce tos` | TOS of connections of rdma_cm | configfs, rdma_cm/DEVICE/ports/1/default_roce_tos |
 | `dcqcn NAME` | number | debugfs, mlx5/PCI/cc_params; or NVIDIA's own driver: sysfs, net/LINK/ecn/roce_{np,rp} |
 | `ecn np 3` | receivers send CNPs: "1", "0" | NVIDIA's own driver: net/LINK/ecn/roce_np/enable/3 |
-| `ecn rp 3` | senders heed CNPs: "1", "0" | NVIDIA's own driver: net/LINK/ecn/roce_rp/enable/3 |
+| `ecn rp 3` | senders honour CNPs: "1", "0" | NVIDIA's own driver: net/LINK/ecn/roce_rp/enable/3 |
 
 rdma_cm's folders are made for the moment only; what was written in them holds until the device goes.
 """

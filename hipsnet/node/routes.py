@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel routes of a node, single and shared over several next hops."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import PROTOCOL, NodeConfig, RouteConfig
-from hipsnet.node.netlink import told
+from hipsnet.node.netlink import get_attrs
 
 _MAIN_TABLE = 254
 _KERNEL_PROTOCOL = 2
@@ -27,18 +28,18 @@ def read(context: Context) -> tuple[frozenset[RouteConfig], frozenset[IPv4Networ
         if message["proto"] == PROTOCOL:
             ours.add(parse(message, names))
         elif message["proto"] != _KERNEL_PROTOCOL:
-            foreign.add(_prefix(message, *told(message, "RTA_DST")))
+            foreign.add(_prefix(message, *get_attrs(message, "RTA_DST")))
     return frozenset(ours), frozenset(foreign)
 
 
 def parse(message: Any, names: dict[int, str]) -> RouteConfig:
     """The route that a netlink message describes; `names` are the interfaces' by index."""
-    destination, metrics, several, via, link = told(
+    destination, metrics, several, via, link = get_attrs(
         message, "RTA_DST", "RTA_METRICS", "RTA_MULTIPATH", "RTA_GATEWAY", "RTA_OIF"
     )
-    ways = [(hop["oif"], *told(hop, "RTA_GATEWAY")) for hop in several or ()] or [(link, via)]
+    ways = [(hop["oif"], *get_attrs(hop, "RTA_GATEWAY")) for hop in several or ()] or [(link, via)]
     hops = ((names.get(index, "?"), IPv4Address(gateway) if gateway else None) for index, gateway in ways)
-    (window,) = told(metrics, "RTAX_INITCWND") if metrics else (None,)
+    (window,) = get_attrs(metrics, "RTAX_INITCWND") if metrics else (None,)
     return RouteConfig(_prefix(message, destination), tuple(sorted(hops)), window)
 
 

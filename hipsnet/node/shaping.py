@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rate of a cable: a hierarchical token bucket on the sending side of each end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watchdog in a server's forwarding program: its settings, and the storms that were seen."""
 
 from __future__ import annotations

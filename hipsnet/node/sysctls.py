@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel settings under /proc/sys/net: which a node needs, reading and writing them."""
 
 from __future__ import annotations

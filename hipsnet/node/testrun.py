@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's test-run: a loaded XDP program on a given frame, or on frames without end as a generator."""
 
 from __future__ import annotations

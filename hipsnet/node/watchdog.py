@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PFC watchdog over what a server forwards, as data."""
 
 from __future__ import annotations

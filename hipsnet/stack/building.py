@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C programs and libraries of this room: compiled once on a machine, and kept."""
 
 from __future__ import annotations

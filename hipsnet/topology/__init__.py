@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topology: what a network looks like, as pure data and mathematics."""
 
 from hipsnet.topology.building import build, find_server

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How digits become addresses: each digit takes its own bits, so that a prefix names leading digits.
 
 That makes correcting one digit after the other a longest-prefix match: at a node, the longest prefix of the
@@ -68,34 +69,34 @@ def correcting_routes(
                 yield Route(plan.prefix([*right, value]), (step(digit, value),))
 
 
-def digits_of(rank: int, sides: Sequence[int]) -> tuple[int, ...]:
+def digits_of(rank: int, dims: Sequence[int]) -> tuple[int, ...]:
     """Return the rank's digits, digit 0 (the least significant) first."""
     digits = []
-    for side in sides:
+    for side in dims:
         rank, digit = divmod(rank, side)
         digits.append(digit)
     return tuple(digits)
 
 
-def rank_of(digits: Sequence[int], sides: Sequence[int]) -> int:
+def rank_of(digits: Sequence[int], dims: Sequence[int]) -> int:
     """Return the rank of these digits, digit 0 first."""
     rank = 0
-    for digit, side in zip(reversed(digits), reversed(sides), strict=True):
+    for digit, side in zip(reversed(digits), reversed(dims), strict=True):
         rank = rank * side + digit
     return rank
 
 
-def digits_text(digits: Sequence[int], sides: Sequence[int]) -> str:
+def digits_text(digits: Sequence[int], dims: Sequence[int]) -> str:
     """Write digits as names do: the highest first, all of one width."""
     return "".join(
         f"{digit:0{len(str(side - 1))}d}"
-        for digit, side in zip(reversed(digits), reversed(sides), strict=True)
+        for digit, side in zip(reversed(digits), reversed(dims), strict=True)
     )
 
 
-def server_name(digits: Sequence[int], sides: Sequence[int]) -> str:
+def server_name(digits: Sequence[int], dims: Sequence[int]) -> str:
     """Return a server's name."""
-    return "s" + digits_text(digits, sides)
+    return "s" + digits_text(digits, dims)
 
 
 def subnets(topology: Topology, levels: int) -> tuple[IPv4Network, ...]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BCube(n, k): n^k servers with one port in each of k levels of n-port switches (Guo et al., SIGCOMM 2009).
 
 k counts the levels, as the HiPS papers do; the SIGCOMM paper's BCube_k has k + 1 of them. A server's level-l
@@ -37,27 +38,27 @@ def identity_plan(prefix: IPv4Network, n: int, levels: int) -> Plan:
 
 def build(topology: schema.Topology, shape: schema.BCube) -> Fabric:
     """Return the fabric: a server's port l is in level l, a switch's port i leads to digit a_l = i."""
-    sides = (shape.n,) * shape.levels
+    dims = (shape.n,) * shape.levels
     subnets = addressing.subnets(topology, shape.levels)
     mac = addressing.mac_source(topology)
     servers = tuple(
-        _server(rank, sides, subnets, topology.addresses.identity, mac)
+        _server(rank, dims, subnets, topology.addresses.identity, mac)
         for rank in range(shape.n**shape.levels)
     )
     switches, links = [], []
     for level in range(shape.levels):
         for group in range(shape.n ** (shape.levels - 1)):
-            digits = addressing.digits_of(group, sides[1:])
-            name = switch_name(level, digits, sides)
+            digits = addressing.digits_of(group, dims[1:])
+            name = switch_name(level, digits, dims)
             ports = tuple(Port(name, index, level, mac(name, index)) for index in range(shape.n))
             switches.append(Switch(name, level, ports, "l2"))
             for port in ports:
                 member = (*digits[:level], port.index, *digits[level:])
-                links.append(Link(servers[addressing.rank_of(member, sides)].ports[level], port))
+                links.append(Link(servers[addressing.rank_of(member, dims)].ports[level], port))
     return Fabric(
         topology.name,
         "bcube",
-        sides,
+        dims,
         subnets,
         topology.addresses.identity,
         servers,
@@ -66,21 +67,21 @@ def build(topology: schema.Topology, shape: schema.BCube) -> Fabric:
     )
 
 
-def switch_name(level: int, group: tuple[int, ...], sides: tuple[int, ...]) -> str:
+def switch_name(level: int, group: tuple[int, ...], dims: tuple[int, ...]) -> str:
     """Return the name of the switch of the servers whose digits, that of its level left out, are `group`."""
-    return f"l{level}g{addressing.digits_text(group, sides[1:]) or '0'}"
+    return f"l{level}g{addressing.digits_text(group, dims[1:]) or '0'}"
 
 
 def _server(
     rank: int,
-    sides: tuple[int, ...],
+    dims: tuple[int, ...],
     subnets: tuple[IPv4Network, ...],
     identities: IPv4Network,
     mac: Callable[[str, int], str],
 ) -> Server:
-    n, levels = sides[0], len(sides)
-    digits = addressing.digits_of(rank, sides)
-    name = addressing.server_name(digits, sides)
+    n, levels = dims[0], len(dims)
+    digits = addressing.digits_of(rank, dims)
+    name = addressing.server_name(digits, dims)
     ports = []
     for level, subnet in enumerate(subnets):
         plan = port_plan(subnet, n, levels)
@@ -92,12 +93,12 @@ def _server(
 
 def neighbour(fabric: Fabric, server: Server, level: int, digit: int) -> Server:
     """Return the server that differs from this one in digit `level` alone, which is `digit`."""
-    return fabric.servers[server.rank + (digit - server.digits[level]) * math.prod(fabric.sides[:level])]
+    return fabric.servers[server.rank + (digit - server.digits[level]) * math.prod(fabric.dims[:level])]
 
 
 def routes(fabric: Fabric, server: Server) -> Iterator[Route]:
     """Yield digit correction's routes: for each level (k-1)(n-1), for the identities k(n-1)."""
-    n, levels = fabric.sides[0], len(fabric.sides)
+    n, levels = fabric.dims[0], len(fabric.dims)
 
     def step(level: int, digit: int) -> NextHop:
         port = neighbour(fabric, server, level, digit).ports[level]
@@ -118,7 +119,7 @@ def paths(fabric: Fabric, source: Server, target: Server) -> Iterator[Path]:
     i, the source's own decision, and corrects i-1, ..., i from there: the order of the target's level-i
     address. So every path arrives by a port of its own, and that port's address is its destination.
     """
-    n, levels = fabric.sides[0], len(fabric.sides)
+    n, levels = fabric.dims[0], len(fabric.dims)
     differing = [level for level in range(levels) if source.digits[level] != target.digits[level]]
     for start in range(levels):
         if start in differing:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a topology to its fabric, and from a fabric to its servers by name."""
 
 from __future__ import annotations

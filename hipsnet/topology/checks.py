@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a topology file must satisfy beyond the types of its keys."""
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ def _deadlock(topology: Topology) -> Iterator[Finding]:
 def _servers(shape: limits.Shape) -> tuple[list[str], int]:
     """Return the names of the servers and the number of ports that each has."""
     if isinstance(shape, BCube):
-        sides, ports = (shape.n,) * shape.levels, shape.levels
+        dims, ports = (shape.n,) * shape.levels, shape.levels
     elif isinstance(shape, Torus):
-        sides, ports = shape.sides, sum(2 if side > 2 else 1 for side in shape.sides)
+        dims, ports = shape.dims, sum(2 if side > 2 else 1 for side in shape.dims)
     else:
-        sides, ports = (shape.servers,), shape.nics
+        dims, ports = (shape.servers,), shape.nics
     count = 1
-    for side in sides:
+    for side in dims:
         count *= side
-    return [server_name(digits_of(rank, sides), sides) for rank in range(count)], ports
+    return [server_name(digits_of(rank, dims), dims) for rank in range(count)], ports
 
 
 def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:

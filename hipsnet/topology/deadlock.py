@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Can lossless traffic wait for itself in a circle? The channel-dependency graph of the routes in use says.
 
 A channel is one direction of a cable, named by the port that sends into it. A packet that holds one channel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A YAML text as plain data that remembers its lines; nothing is guessed, nothing is lost.
 
 Narrower than YAML 1.1: only true and false are booleans, only decimal digits are integers (a MAC address is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the schema allows at a key, in words: the JSON Schema is the one source for editors and for errors."""
 
 from __future__ import annotations

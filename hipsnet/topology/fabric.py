@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a network is made of: servers and switches with ports, and the links between them."""
 
 from __future__ import annotations
@@ -105,13 +106,13 @@ class Path:
 class Fabric:
     """A whole network, built by `hipsnet.topology.build`; pure data.
 
-    `sides` are the values that each digit of a server takes, digit 0 first. `subnets` are the /16s of the
+    `dims` are the values that each digit of a server takes, digit 0 first. `subnets` are the /16s of the
     port addresses, one per level; `identities` is the prefix of the servers' own addresses.
     """
 
     name: str
     kind: Kind
-    sides: tuple[int, ...]
+    dims: tuple[int, ...]
     subnets: tuple[IPv4Network, ...]
     identities: IPv4Network
     servers: tuple[Server, ...]

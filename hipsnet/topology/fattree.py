@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fat-Tree(k): k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches.
 
 After Al-Fares et al., SIGCOMM 2008. A NIC sits in host slot rank * NICs + NIC, counted along the edge
@@ -60,9 +61,9 @@ def build(topology: schema.Topology, shape: schema.FatTree) -> Fabric:
         Switch(name, level, ports(name, plugs), "l3")
         for name, level, plugs in _switches(k, shape.servers * shape.nics)
     )
-    subnets, sides = tuple(plan.base for plan in plans), (shape.servers,)
+    subnets, dims = tuple(plan.base for plan in plans), (shape.servers,)
     links = tuple(_links((*servers, *switches)))
-    return Fabric(topology.name, "fattree", sides, subnets, identities, tuple(servers), switches, links)
+    return Fabric(topology.name, "fattree", dims, subnets, identities, tuple(servers), switches, links)
 
 
 def _switches(k: int, slots: int) -> Iterator[tuple[str, int, list[_Plug]]]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routing in a Fat-Tree: up by any of the equal ways (ECMP), down by the only one.
 
 Every prefix names a pod or a switch in it, so that an address that nobody has finds no route and no loop.

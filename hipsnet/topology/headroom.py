@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much a port still receives after it has told its peer to stop, and the thresholds that follow from it.
 
 IEEE 802.1Q Annex N (802.1Qbb): when a buffer reaches XOFF, the port's own transmitter may just have begun the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a fabric to the picture that a person would show of it."""
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def arrange(topology: Topology, fabric: Fabric) -> Picture:
 
 def _title(fabric: Fabric) -> str:
     if fabric.kind == "bcube":
-        shape = f"BCube({fabric.sides[0]},{len(fabric.sides)})"
+        shape = f"BCube({fabric.dims[0]},{len(fabric.dims)})"
     elif fabric.kind == "torus":
-        shape = "Torus " + "\u00d7".join(map(str, fabric.sides))
+        shape = "Torus " + "\u00d7".join(map(str, fabric.dims))
     else:
         shape = f"Fat-Tree({fattree.ports_per_switch(fabric)})"
     return f"{fabric.name}: {shape}"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A torus as a grid: dimension 0 to the right, 1 downwards, 2 into the depth, further ones as blocks."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ HEIGHT = 0.36
 
 def torus(fabric: Fabric) -> dict[str, Box]:
     """Put every server at its digits' place, server 0 in the upper left corner."""
-    steps = _steps(fabric.sides, fabric.servers[0].name)
+    steps = _steps(fabric.dims, fabric.servers[0].name)
     width = 0.28 + text_width(fabric.servers[0].name)
     boxes = {}
     for server in fabric.servers:
@@ -23,17 +24,17 @@ def torus(fabric: Fabric) -> dict[str, Box]:
     return boxes
 
 
-def _steps(sides: tuple[int, ...], name: str) -> list[Point]:
+def _steps(dims: tuple[int, ...], name: str) -> list[Point]:
     """Return how far one more in each digit moves a server."""
-    deep = sides[2] - 1 if len(sides) > 2 else 0
+    deep = dims[2] - 1 if len(dims) > 2 else 0
     across = 0.28 + text_width(name) + 0.62 + DEPTH[0] * deep
     down = HEIGHT + 0.74 + DEPTH[1] * deep
-    steps = [(across, 0.0), (0.0, -down), DEPTH][: len(sides)]
-    extent = [across * sides[0], down * (sides[1] if len(sides) > 1 else 1)]
-    for dimension in range(3, len(sides)):  # 3 to the right again, 4 downwards again, ...
+    steps = [(across, 0.0), (0.0, -down), DEPTH][: len(dims)]
+    extent = [across * dims[0], down * (dims[1] if len(dims) > 1 else 1)]
+    for dimension in range(3, len(dims)):  # 3 to the right again, 4 downwards again, ...
         axis = (dimension + 1) % 2
         step = extent[axis] + 1.1
-        extent[axis] = step * sides[dimension]
+        extent[axis] = step * dims[dimension]
         steps.append((step, 0.0) if axis == 0 else (0.0, -step))
     return steps
 
@@ -44,7 +45,7 @@ def wires(fabric: Fabric, boxes: dict[str, Box]) -> Iterator[Wire]:
         a, b = boxes[link.a.node], boxes[link.b.node]
         start, end = (a.x, a.y), (b.x, b.y)
         if _wraps(fabric, link):
-            yield Wire(link.a.level, _arc(start, end, link.a.level, len(fabric.sides) > 2))
+            yield Wire(link.a.level, _arc(start, end, link.a.level, len(fabric.dims) > 2))
         else:
             yield Wire(link.a.level, (start, _between(start, end, 1 / 3), _between(start, end, 2 / 3), end))
 
@@ -52,7 +53,7 @@ def wires(fabric: Fabric, boxes: dict[str, Box]) -> Iterator[Wire]:
 def _wraps(fabric: Fabric, link: Link) -> bool:
     """Whether a cable closes a ring instead of joining two that stand side by side."""
     lower = fabric.nodes[link.a.node]
-    return isinstance(lower, Server) and lower.digits[link.a.level] == fabric.sides[link.a.level] - 1
+    return isinstance(lower, Server) and lower.digits[link.a.level] == fabric.dims[link.a.level] - 1
 
 
 def _arc(start: Point, end: Point, dimension: int, deep: bool) -> tuple[Point, Point, Point, Point]:

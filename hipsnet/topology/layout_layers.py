@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics with switches as rows: servers in one, the switches of each level in another."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ GAP = 0.16
 
 def bcube(fabric: Fabric) -> dict[str, Box]:
     """Put the servers in a row in order of rank, the switches of level 0 below and the others above."""
-    n, levels = fabric.sides[0], len(fabric.sides)
+    n, levels = fabric.dims[0], len(fabric.dims)
     gaps = [
         GAP * sum(rank % n**digit == 0 for digit in range(1, levels)) for rank in range(len(fabric.servers))
     ]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sizes fit into the prefixes and the MAC numbers, and which size does where one does not."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def levels(shape: Shape) -> int:
     """Return how many /16s the port addresses take."""
     if isinstance(shape, BCube):
         return shape.levels
-    return len(shape.sides) if isinstance(shape, Torus) else fattree.LAYERS
+    return len(shape.dims) if isinstance(shape, Torus) else fattree.LAYERS
 
 
 def misfit(shape: Shape, addresses: Addresses) -> str | None:
@@ -64,7 +65,7 @@ def _port_count(shape: Shape) -> int:
     if isinstance(shape, BCube):
         return 2 * shape.levels * math.prod([shape.n] * shape.levels)
     if isinstance(shape, Torus):
-        return math.prod(shape.sides) * sum(len(torus.directions(side)) for side in shape.sides)
+        return math.prod(shape.dims) * sum(len(torus.directions(side)) for side in shape.dims)
     return 2 * shape.servers * shape.nics + shape.ports_per_switch**3
 
 
@@ -75,7 +76,7 @@ def _plans(shape: Shape, identities: IPv4Network) -> tuple[Plan, Plan]:
         n, k = shape.n, shape.levels
         return bcube.port_plan(subnet, n, k), bcube.identity_plan(identities, n, k)
     if isinstance(shape, Torus):
-        return torus.port_plan(subnet, shape.sides, 0), torus.identity_plan(identities, shape.sides)
+        return torus.port_plan(subnet, shape.dims, 0), torus.identity_plan(identities, shape.dims)
     ports = fattree.port_plan(subnet, shape.ports_per_switch)
     return ports, fattree.identity_plan(identities, shape.servers)
 
@@ -86,9 +87,9 @@ def _smaller(shape: Shape) -> Iterator[Iterable[Shape]]:
         yield (BCube(kind="bcube", n=n, levels=shape.levels) for n in range(shape.n - 1, 1, -1))
         yield (BCube(kind="bcube", n=shape.n, levels=k) for k in range(shape.levels - 1, 0, -1))
     elif isinstance(shape, Torus):
-        tops = range(max(shape.sides) - 1, 1, -1)
-        yield (Torus(kind="torus", sides=tuple(min(side, top) for side in shape.sides)) for top in tops)
-        yield (Torus(kind="torus", sides=shape.sides[:d]) for d in range(len(shape.sides) - 1, 0, -1))
+        tops = range(max(shape.dims) - 1, 1, -1)
+        yield (Torus(kind="torus", dims=tuple(min(side, top) for side in shape.dims)) for top in tops)
+        yield (Torus(kind="torus", dims=shape.dims[:d]) for d in range(len(shape.dims) - 1, 0, -1))
     else:
         larger = range(shape.ports_per_switch + 2, 34, 2)
         yield (FatTree(kind="fattree", servers=shape.servers, nics=shape.nics, k=k) for k in larger)
@@ -101,5 +102,5 @@ def _describe(shape: Shape) -> str:
     if isinstance(shape, BCube):
         return f"BCube({shape.n},{shape.levels})"
     if isinstance(shape, Torus):
-        return f"sides {', '.join(map(str, shape.sides))}"
+        return f"dims {', '.join(map(str, shape.dims))}"
     return f"{shape.servers} servers x {shape.nics} NICs with k = {shape.ports_per_switch}"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the text of a topology file to a `Topology`, or to an error that says where and what is wrong."""
 
 from __future__ import annotations

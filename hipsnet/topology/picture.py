@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a picture of a fabric consists of: boxes, wires and regions, in inches, y upwards."""
 
 from __future__ import annotations

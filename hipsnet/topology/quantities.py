@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantities as people write them in a topology file: rates, delays and sizes with their units."""
 
 from __future__ import annotations

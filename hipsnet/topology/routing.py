@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes and paths of any fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connecting neighbours over TCP: who may speak, who they are, and whether both mean the same job.
 
 The lower rank connects, the higher one listens, on the address of the port that the connection belongs to.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs-shaped interface that every transport implements and the executor is written against."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command `endpoints`: the privileged half of the transport xdp."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine's options: made from its settings, once for every command that plans or runs a synchronization."""
 
 from __future__ import annotations

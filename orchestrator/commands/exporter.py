@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command `exporter`: the counters of a fabric for Prometheus."""
 
 from __future__ import annotations

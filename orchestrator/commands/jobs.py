@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands `run, schedule`: synchronization on a provisioned fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands `provision, destroy, inspect, ping, exec, impair`: a topology file made real."""
 
 from __future__ import annotations

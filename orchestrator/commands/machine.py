@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands `doctor`: what this machine can do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands `pfc ...`: priority flow control in the operator's hands."""
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def events(
         raise InputError(f"--seconds: found {seconds:g}; wanted 0.1 to 60")
     from orchestrator.pfc import events_view  # numpy: only for those who look at numbers
     from orchestrator.telemetry import watching
-    from orchestrator.telemetry.watchdog import told
+    from orchestrator.telemetry.watchdog import read_events
 
     topology, fabric = topology_file.load(file)
     with watching.watch(topology, fabric, node) as (ports, sources):
         snapshot = watching.one_interval(ports, sources, seconds)
-    found = told(fabric)
+    found = read_events(fabric)
     if as_json:
         typer.echo(json.dumps(events_view.as_json(topology, found, snapshot.deadlocks), indent=2))
         return

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command `top`: the ports of a fabric, live, or once for scripts."""
 
 from __future__ import annotations

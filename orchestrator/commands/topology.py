@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands `schema, init, routes, graph`: what a topology file says."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hipsnet.topology import explain, paths, starter
+from hipsnet.topology import explain, paths, templates
 from orchestrator import topology_file
 from orchestrator.views import path_view
 
@@ -37,18 +38,18 @@ def init_bcube(
     mtu: Mtu = 9000,
 ) -> None:
     """BCube(n,k): n^k servers with k ports each."""
-    typer.echo(starter.bcube(ports, levels, name, rate, mtu), nl=False)
+    typer.echo(templates.bcube(ports, levels, name, rate, mtu), nl=False)
 
 
 @init.command("torus")
 def init_torus(
-    sides: Annotated[str, typer.Option(help="servers along each dimension, like 3,3")],
+    dims: Annotated[str, typer.Option(help="servers along each dimension, like 3,3")],
     name: Name = "demo",
     rate: Rate = "500Mbit/s",
     mtu: Mtu = 9000,
 ) -> None:
     """A torus of any number of dimensions, without switches."""
-    typer.echo(starter.torus(sides, name, rate, mtu), nl=False)
+    typer.echo(templates.torus(dims, name, rate, mtu), nl=False)
 
 
 @init.command("fattree")
@@ -63,7 +64,7 @@ def init_fattree(
     mtu: Mtu = 9000,
 ) -> None:
     """A three-layer Fat-Tree of routers."""
-    typer.echo(starter.fattree(servers, nics, k, name, rate, mtu), nl=False)
+    typer.echo(templates.fattree(servers, nics, k, name, rate, mtu), nl=False)
 
 
 @app.command()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running a measuring job: the workers on their servers, their reports as they come, results case by case."""
 
 from __future__ import annotations

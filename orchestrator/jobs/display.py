@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Showing a measurement while it runs: the table's lines as they come, and a bar below them on a terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guard of a job: the process that starts its programs, and outlives none of their descendants.
 
 It is forked from the launcher before anything else, has a single thread, and adopts orphans, so whatever a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job: one program on every server of a provisioned lab, and the environment each one finds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starting a job's programs and staying with them: their output line by line, how they end, nothing left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job measures: which vectors, how often, and the line of text that tells a worker."""
 
 from __future__ import annotations

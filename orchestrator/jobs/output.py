@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Showing the output of many servers in one place: every line says where it is from."""
 
 from __future__ import annotations

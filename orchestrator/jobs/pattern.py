@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers whose sum over all ranks is known without a collective: what jobs synchronize and check.
 
 A rank's numbers repeat after `PERIOD` elements, so that even a large network's gradients are written and

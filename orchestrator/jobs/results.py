@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of a measuring job: out of what the ranks told, into a table's rows and a JSON document."""
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def title(topology: Topology, fabric: Fabric, settings: Settings, measurement: M
 
 def _shape(fabric: Fabric) -> str:
     if fabric.kind == "bcube":
-        return f"BCube({fabric.sides[0]},{len(fabric.sides)})"
-    return f"Torus {'x'.join(map(str, fabric.sides))}" if fabric.kind == "torus" else "Fat-Tree"
+        return f"BCube({fabric.dims[0]},{len(fabric.dims)})"
+    return f"Torus {'x'.join(map(str, fabric.dims))}" if fabric.kind == "torus" else "Fat-Tree"
 
 
 def row(result: Result) -> str:
@@ -146,7 +147,7 @@ def document(
         "fabric": {
             "name": fabric.name,
             "kind": fabric.kind,
-            "sides": list(fabric.sides),
+            "dims": list(fabric.dims),
             "servers": len(fabric.servers),
             "ports_per_server": len(fabric.servers[0].ports),
             "rate_bps": topology.link.rate_bps,

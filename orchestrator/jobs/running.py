@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `hipsnet run` does with its options: a measurement, or the user's own program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a schedule is shown: the stages of one server, arrow by arrow, and every port's load against the bound."""
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def as_json(view: View, server: Server | None) -> dict[str, Any]:
     """Return the schedule as plain data; with `server` only its transfers. Sizes are bytes, ranges elements."""
     schedule, report, item = view.schedule, view.report, view.item_bytes
     return {
-        "fabric": {"name": view.fabric.name, "kind": view.fabric.kind, "sides": list(view.fabric.sides)},
+        "fabric": {"name": view.fabric.name, "kind": view.fabric.kind, "dims": list(view.fabric.dims)},
         "algorithm": schedule.algorithm,
         "world_size": schedule.world_size,
         "threads": schedule.threads,
@@ -202,9 +203,9 @@ def _summary(view: View, server: Server) -> Iterator[str]:
 
 def _shape(fabric: Fabric) -> str:
     if fabric.kind == "bcube":
-        return f"BCube({fabric.sides[0]},{len(fabric.sides)})"
+        return f"BCube({fabric.dims[0]},{len(fabric.dims)})"
     if fabric.kind == "torus":
-        return f"torus {'x'.join(map(str, fabric.sides))}"
+        return f"torus {'x'.join(map(str, fabric.dims))}"
     return f"Fat-Tree with {_plural(len(fabric.servers[0].ports), 'NIC')} per server"
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank of a measuring job: synchronizes what it is told to, tells its times as JSON lines on stdout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The delay line of a fabric: the process that holds the frames of its delayed cables, and its life."""
 
 from __future__ import annotations

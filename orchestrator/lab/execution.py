@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running a command on a node of the lab."""
 
 from __future__ import annotations

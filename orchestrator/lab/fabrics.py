@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which fabrics there are on this machine, and which one a user means."""
 
 from __future__ import annotations

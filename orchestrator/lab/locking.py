@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One command at a time changes a fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one-machine lab: which namespace plays which node, and what is there of a fabric."""
 
 from __future__ import annotations

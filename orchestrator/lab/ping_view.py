@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answers of a ping for the reader: sums, a table of broken paths, JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Echo requests between all pairs of servers of the lab, over every disjoint path, answered by the kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes by the network namespace they live in: finding them, and ending them by their ids."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The soft switches of a fabric: the process that plays them all, and its life."""
 
 from __future__ import annotations

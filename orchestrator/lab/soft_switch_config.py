@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the soft switches of a fabric are like: from the topology file to the lines that their process reads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is remembered about a fabric between two commands: its record under /run/hipsnet/<fabric>/."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine can do for hipsnet, found by trying it, and what mends what is missing."""
 
 from __future__ import annotations

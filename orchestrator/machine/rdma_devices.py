@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The RDMA devices of this machine, and those of a topology's ports, for `doctor`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Storms and deadlocks of a fabric, for the reader and as data."""
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from rich.table import Table
 
 from hipsnet.topology import Topology
 from orchestrator.telemetry.deadlocks import Deadlock
-from orchestrator.telemetry.watchdog import Told
+from orchestrator.telemetry.watchdog import WatchdogEvent
 
 _COLUMNS = ("time", "event", "port", "priority", "culprit", "held up", "frames", "seconds")
 
 
-def as_json(topology: Topology, told: Sequence[Told], deadlocks: Sequence[Deadlock]) -> dict[str, Any]:
+def as_json(
+    topology: Topology, told: Sequence[WatchdogEvent], deadlocks: Sequence[Deadlock]
+) -> dict[str, Any]:
     """Everything as plain data; times in ISO 8601."""
     return {
         "fabric": topology.name,
@@ -27,7 +30,7 @@ def as_json(topology: Topology, told: Sequence[Told], deadlocks: Sequence[Deadlo
 
 
 def parts(
-    topology: Topology, told: Sequence[Told], deadlocks: Sequence[Deadlock]
+    topology: Topology, told: Sequence[WatchdogEvent], deadlocks: Sequence[Deadlock]
 ) -> Iterator[RenderableType]:
     """A line on the watchdog, a table of what it has told, and the circles of now."""
     watchdog = _watchdog(topology)
@@ -51,13 +54,13 @@ def parts(
         yield "no deadlock now"
 
 
-def _record(event: Told) -> dict[str, Any]:
+def _record(event: WatchdogEvent) -> dict[str, Any]:
     found = asdict(event) | {"time": event.time.isoformat()}
     del found["time_ns"]  # of no clock that the reader has
     return found
 
 
-def _row(event: Told) -> Iterator[str]:
+def _row(event: WatchdogEvent) -> Iterator[str]:
     yield event.time.astimezone().strftime("%H:%M:%S.%f")[:-3]
     yield f"storm, {event.action}" if event.kind == "storm" else "restored"
     yield event.port

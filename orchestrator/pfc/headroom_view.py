@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The headroom of a fabric's ports and their thresholds, for the reader and as data."""
 
 from __future__ import annotations

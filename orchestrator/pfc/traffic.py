@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic on a lab's cables, marked as RoCE, that obeys PFC: by hipsnet/stack/programs/traffic.c."""
 
 from __future__ import annotations

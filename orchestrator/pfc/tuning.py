@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which thresholds of PFC and ECN a fabric may be tried with, and which of those tried is the best."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trying thresholds on a fabric that is there: an incast and synchronizations under each, one after the other."""
 
 from __future__ import annotations

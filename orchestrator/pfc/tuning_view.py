@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trials of thresholds: a table, a picture, and the YAML of the best."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cables of the lab: veth pairs between namespaces, which are right, which have to be made or unmade."""
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def _our_ends(found: Actual) -> Iterator[str]:
 
 def _is_whole(fabric: str, link: Link, actual: Mapping[str, Actual]) -> bool:
     """Both ends are there, are each other's, and were not stopped between being made and being named."""
-    sides = [
+    ends = [
         actual[port.node].links.get(port.name) if port.node in actual else None for port in (link.a, link.b)
     ]
-    a, b = sides
+    a, b = ends
     if a is None or b is None:
         return False
     return (a.peer_index, b.peer_index) == (b.index, a.index) and a.alias == b.alias == alias_of(fabric, link)

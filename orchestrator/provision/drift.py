@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Looking from time to time in how many things the kernel and the topology file differ."""
 
 from __future__ import annotations

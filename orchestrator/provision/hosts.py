@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server's part on the host that plays it: applied by the lab's code, undone to what was there before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of a cable of the lab: down, slow, late or lossy, each on its own and all undone at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What there is of a fabric: every server, port, address, peer, state, and what differs from the file."""
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "fabric": report.fabric.name,
         "kind": report.fabric.kind,
-        "sides": list(report.fabric.sides),
+        "dims": list(report.fabric.dims),
         "drift": report.drift,
         "surplus": list(report.surplus),
         "delay_line": [str(change) for change in report.delay_line],

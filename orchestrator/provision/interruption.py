@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A provision that somebody ends says what is there, and how to go on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a provision: everything that separates the lab from its topology file."""
 
 from __future__ import annotations

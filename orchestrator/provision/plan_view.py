@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan for the reader: lines of text, a table of sums, JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carrying out a plan: namespaces, then cables, then every node."""
 
 from __future__ import annotations

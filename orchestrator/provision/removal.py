@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Removing nodes of the lab, and whole fabrics: processes, pins, namespaces, memory of them."""
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one end of a cable knows of the other, and priorities of their port."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.telemetry.fields import PRIORITIES, RECEIVED_AND_SENT, WHOLE
+from orchestrator.telemetry.fields import ALL, PRIORITIES, RECEIVED_AND_SENT
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
 from orchestrator.telemetry.reading import Flags, Reading
 
@@ -40,15 +41,15 @@ class Peers:
         ends = np.flatnonzero(self._ports.peers != NOBODY)
         peers = self._ports.peers[ends]
         known = self._known
-        field, end, lane = np.nonzero(~known[np.ix_(_HERE, ends)] & known[np.ix_(_THERE, peers)])
+        field, end, priority = np.nonzero(~known[np.ix_(_HERE, ends)] & known[np.ix_(_THERE, peers)])
         shape = known.shape
-        self._to = np.ravel_multi_index((_HERE[field], ends[end], lane), shape)
-        self._from = np.ravel_multi_index((_THERE[field], peers[end], lane), shape)
+        self._to = np.ravel_multi_index((_HERE[field], ends[end], priority), shape)
+        self._from = np.ravel_multi_index((_THERE[field], peers[end], priority), shape)
 
 
 def sum_up(reading: Reading) -> None:
     """What is known by priority only is summed up for the port."""
-    lanes = slice(0, PRIORITIES)
-    missing = ~reading.known[:, :, WHOLE] & reading.known[:, :, lanes].any(axis=2)
-    reading.values[missing, WHOLE] = reading.values[missing][:, lanes].sum(axis=1)
-    reading.known[:, :, WHOLE] |= missing
+    priorities = slice(0, PRIORITIES)
+    missing = ~reading.known[:, :, ALL] & reading.known[:, :, priorities].any(axis=2)
+    reading.values[missing, ALL] = reading.values[missing][:, priorities].sum(axis=1)
+    reading.known[:, :, ALL] |= missing

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queues that wait for one another in a circle: with PFC they would do so for ever.
 
 The prediction is hipsnet/topology/deadlock.py's, from routes; this is what has happened, from counters.

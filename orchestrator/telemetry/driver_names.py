@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What drivers call their counters by priority: which of our fields a name of theirs is.
 
 Every name was compared with where Linux (torvalds/linux, drivers/net/ethernet) gives it:
@@ -21,54 +22,54 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.telemetry.fields import INDEX, WHOLE
+from orchestrator.telemetry.fields import ALL, INDEX
 
 
 class Meaning(NamedTuple):
-    """A counter of a driver: our field, and the lane."""
+    """A counter of a driver: our field, and the priority."""
 
     field: int
-    lane: int
+    priority: int
 
 
 Table = Sequence[tuple[str, str]]
-"""(pattern, field) pairs; {way} in a field is rx or tx. A group `lane` is the priority, none the whole port."""
+"""(pattern, field) pairs; {way} in a field is rx or tx. A group `priority` is the priority, none the whole port."""
 
 _MLX5: Table = (
-    (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_pause", "{way}_pause_frames"),
-    (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_pause_duration", "{way}_pause_us"),
-    (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_bytes", "{way}_bytes"),
-    (r"(?P<way>rx|tx)_prio(?P<lane>[0-7])_packets", "{way}_frames"),
-    (r"rx_prio(?P<lane>[0-7])_(discards|buf_discard|cong_discard)", "drops"),
-    (r"rx_ecn_mark|rx_prio(?P<lane>[0-7])_marked", "ecn_marks"),
+    (r"(?P<way>rx|tx)_prio(?P<priority>[0-7])_pause", "{way}_pause_frames"),
+    (r"(?P<way>rx|tx)_prio(?P<priority>[0-7])_pause_duration", "{way}_pause_us"),
+    (r"(?P<way>rx|tx)_prio(?P<priority>[0-7])_bytes", "{way}_bytes"),
+    (r"(?P<way>rx|tx)_prio(?P<priority>[0-7])_packets", "{way}_frames"),
+    (r"rx_prio(?P<priority>[0-7])_(discards|buf_discard|cong_discard)", "drops"),
+    (r"rx_ecn_mark|rx_prio(?P<priority>[0-7])_marked", "ecn_marks"),
     (r"(?P<way>rx|tx)_bytes_phy", "{way}_bytes"),
     (r"(?P<way>rx|tx)_packets_phy", "{way}_frames"),
     (r"rx_out_of_buffer|rx_discards_phy|tx_discards_phy", "drops"),
 )
 _ICE: Table = (
-    (r"(?P<way>rx|tx)_priority_(?P<lane>[0-7])_(xon|xoff)\.nic", "{way}_pause_frames"),
+    (r"(?P<way>rx|tx)_priority_(?P<priority>[0-7])_(xon|xoff)\.nic", "{way}_pause_frames"),
     (r"(?P<way>rx|tx)_bytes\.nic", "{way}_bytes"),
     (r"(?P<way>rx|tx)_(unicast|multicast|broadcast)\.nic", "{way}_frames"),
     (r"rx_dropped\.nic|tx_dropped_link_down\.nic", "drops"),
 )
 _BNXT: Table = (
-    (r"(?P<way>rx|tx)_pfc_ena_frames_pri(?P<lane>[0-7])", "{way}_pause_frames"),
-    (r"pfc_pri(?P<lane>[0-7])_(?P<way>rx|tx)_duration_us", "{way}_pause_us"),
-    (r"(?P<way>rx|tx)_bytes_pri(?P<lane>[0-7])", "{way}_bytes"),
-    (r"(?P<way>rx|tx)_packets_pri(?P<lane>[0-7])", "{way}_frames"),
+    (r"(?P<way>rx|tx)_pfc_ena_frames_pri(?P<priority>[0-7])", "{way}_pause_frames"),
+    (r"pfc_pri(?P<priority>[0-7])_(?P<way>rx|tx)_duration_us", "{way}_pause_us"),
+    (r"(?P<way>rx|tx)_bytes_pri(?P<priority>[0-7])", "{way}_bytes"),
+    (r"(?P<way>rx|tx)_packets_pri(?P<priority>[0-7])", "{way}_frames"),
     (r"(?P<way>rx|tx)_bytes", "{way}_bytes"),
     (r"(?P<way>rx|tx)_total_frames", "{way}_frames"),
     (r"(rx|tx)_stat_discard", "drops"),
 )
-_LANE = r"(prio|pri|priority|pfc|up|tc)_?(?P<lane>[0-7])"
+_PRIORITY = r"(prio|pri|priority|pfc|up|tc)_?(?P<priority>[0-7])"
 _UNKNOWN: Table = (
-    (rf"(?P<way>rx|tx)_{_LANE}_(pause|pfc|xoff|xon)s?(_frames|_count|_packets)?", "{way}_pause_frames"),
-    (rf"(?P<way>rx|tx)_(pfc|pause)_(frames_|packets_)?{_LANE}", "{way}_pause_frames"),
-    (r"(?P<way>rx|tx)_pfc_?(?P<lane>[0-7])", "{way}_pause_frames"),
-    (rf"(?P<way>rx|tx)_{_LANE}_(pause_)?duration(_us)?", "{way}_pause_us"),
-    (rf"(?P<way>rx|tx)_{_LANE}_bytes", "{way}_bytes"),
-    (rf"(?P<way>rx|tx)_{_LANE}_(packets|frames)", "{way}_frames"),
-    (rf"rx_{_LANE}_(drops?|dropped|discards?)", "drops"),
+    (rf"(?P<way>rx|tx)_{_PRIORITY}_(pause|pfc|xoff|xon)s?(_frames|_count|_packets)?", "{way}_pause_frames"),
+    (rf"(?P<way>rx|tx)_(pfc|pause)_(frames_|packets_)?{_PRIORITY}", "{way}_pause_frames"),
+    (r"(?P<way>rx|tx)_pfc_?(?P<priority>[0-7])", "{way}_pause_frames"),
+    (rf"(?P<way>rx|tx)_{_PRIORITY}_(pause_)?duration(_us)?", "{way}_pause_us"),
+    (rf"(?P<way>rx|tx)_{_PRIORITY}_bytes", "{way}_bytes"),
+    (rf"(?P<way>rx|tx)_{_PRIORITY}_(packets|frames)", "{way}_frames"),
+    (rf"rx_{_PRIORITY}_(drops?|dropped|discards?)", "drops"),
 )
 _TABLES: Mapping[str, Table] = {"mlx5_core": _MLX5, "ice": _ICE, "bnxt_en": _BNXT}
 
@@ -82,8 +83,8 @@ def meanings(driver: str, names: Sequence[str]) -> dict[int, Meaning]:
             match = pattern.fullmatch(name)
             if match:
                 groups = match.groupdict()
-                lane = groups.get("lane")
+                priority = groups.get("priority")
                 known = INDEX[field.format(way=groups.get("way"))]
-                found[place] = Meaning(known, WHOLE if lane is None else int(lane))
+                found[place] = Meaning(known, ALL if priority is None else int(priority))
                 break
     return found

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the network cards of a host count themselves, by priority."""
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Drivers:
     def _tell(reading: Reading, number: int, found: dict[int, Meaning], counts: array[int]) -> None:
         values = np.array(counts, np.uint64)
         first = set()
-        for place, (field, lane) in found.items():
-            if (field, lane) not in first:
-                first.add((field, lane))
-                reading.tell(field, number, lane, 0)
-            reading.add(field, number, lane, values[place])
+        for place, (field, priority) in found.items():
+            if (field, priority) not in first:
+                first.add((field, priority))
+                reading.tell(field, number, priority, 0)
+            reading.add(field, number, priority, values[place])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rtnetlink question to the sockets of many nodes every second, whose answers look alike every time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What servers count of pauses, in the map that endpoints and programs share: theirs, and the watchdogs'."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The statistics of a network card's driver, as `ethtool -S` shows them: names once, then numbers."""
 
 from __future__ import annotations

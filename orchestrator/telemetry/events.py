@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator has to be told: links that come and go, storms that begin and end, counters that begin anew."""
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from typing import Literal
 import numpy as np
 
 from orchestrator.telemetry.fields import (
+    ALL,
     BUFFER,
     PRIORITIES,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
     TX_FRAMES,
-    WHOLE,
 )
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
@@ -68,18 +69,18 @@ def storms(rates: Rates) -> Flags:
     As SONiC's pfcwd has it. Where nobody counts the time, a port that gets pause frames and sends nothing,
     though something waits, has to do.
     """
-    lanes = slice(0, PRIORITIES)
-    time = rates.amounts[RX_PAUSE_US, :, lanes] / 1e6 / rates.seconds
+    priorities = slice(0, PRIORITIES)
+    time = rates.amounts[RX_PAUSE_US, :, priorities] / 1e6 / rates.seconds
     sent, waits = rates.amounts[TX_FRAMES], rates.amounts[BUFFER]
-    by_time = (time >= STORM_SHARE) & ~(sent[:, lanes] > 0)
-    frames = rates.amounts[RX_PAUSE_FRAMES, :, lanes]
+    by_time = (time >= STORM_SHARE) & ~(sent[:, priorities] > 0)
+    frames = rates.amounts[RX_PAUSE_FRAMES, :, priorities]
     by_frames = (frames > 0) & (_of_lanes(sent) == 0) & (_of_lanes(waits) > 0)
     return np.asarray(np.where(np.isnan(time), by_frames, by_time))
 
 
 def _of_lanes(amounts: Amounts) -> Amounts:
     """Of the priorities; of the whole port where nobody tells them apart. Shape (ports, priorities)."""
-    return np.where(np.isnan(amounts), amounts[:, WHOLE, None], amounts)[:, :PRIORITIES]
+    return np.where(np.isnan(amounts), amounts[:, ALL, None], amounts)[:, :PRIORITIES]
 
 
 def changes_of_storms(ports: WatchedPorts, before: Flags, after: Flags) -> Iterator[Event]:

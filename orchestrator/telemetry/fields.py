@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a port and priority: the names of its numbers."""
 
 from __future__ import annotations
@@ -5,9 +6,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 PRIORITIES = 8
-WHOLE = PRIORITIES
-"""The lane of what is counted for a port as a whole; lanes 0 to 7 are its priorities."""
-LANES = PRIORITIES + 1
+ALL = PRIORITIES
+"""The priority of what is counted for a port as a whole; priorities 0 to 7 are its priorities."""
+COLUMNS = PRIORITIES + 1
 
 
 class Field(NamedTuple):

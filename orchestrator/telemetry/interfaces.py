@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernel counts for the interfaces: losses, queues, carrier; and frames where nobody else does."""
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from orchestrator.lab.namespaces import namespace_name
 from orchestrator.telemetry import rtnetlink
 from orchestrator.telemetry.dump import Dump, Words
 from orchestrator.telemetry.fields import (
+    ALL,
     BUFFER,
     BUFFER_SIZE,
     DROPS,
@@ -18,7 +20,6 @@ from orchestrator.telemetry.fields import (
     RX_FRAMES,
     TX_BYTES,
     TX_FRAMES,
-    WHOLE,
 )
 from orchestrator.telemetry.link_states import LinkStates
 from orchestrator.telemetry.netlink_sockets import NetlinkSockets
@@ -105,17 +106,17 @@ class Interfaces:
         nodes, indexes, words = self._counts.numbers(_COUNTS_AT)
         ports, words = self._of_ports(self._counts, nodes, indexes, words)
         counts = np.ascontiguousarray(words).view(np.uint64)
-        reading.add(DROPS, ports, WHOLE, counts[:, 4] + counts[:, 5])
+        reading.add(DROPS, ports, ALL, counts[:, 4] + counts[:, 5])
         for column, told in enumerate((RX_FRAMES, TX_FRAMES, RX_BYTES, TX_BYTES)):
-            bare = ~reading.known[told, ports, WHOLE]
-            reading.tell(told, ports[bare], WHOLE, counts[bare, column])
+            bare = ~reading.known[told, ports, ALL]
+            reading.tell(told, ports[bare], ALL, counts[bare, column])
 
     def _tell_queues(self, reading: Reading) -> None:
         ports, words = self._of_ports(self._queues, *self._queues.numbers(_QUEUE_AT))
-        reading.add(DROPS, ports, WHOLE, words[:, 0])
+        reading.add(DROPS, ports, ALL, words[:, 0])
         self._quiet.note(ports, words[:, 1])
-        reading.tell(BUFFER, ports, WHOLE, words[:, 1])
-        reading.tell(BUFFER_SIZE, ports, WHOLE, self._links.queue_bytes[ports])
+        reading.tell(BUFFER, ports, ALL, words[:, 1])
+        reading.tell(BUFFER_SIZE, ports, ALL, self._links.queue_bytes[ports])
 
     def _of_ports(self, dump: Dump, nodes: Words, indexes: Words, words: Words) -> tuple[Numbers, Words]:
         """The numbers of the ports of what was told about interfaces, without those that are no ports."""

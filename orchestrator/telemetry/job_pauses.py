@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pauses of a job: what the servers' ports have counted since the last time one asked."""
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.telemetry.fields import (
+    ALL,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
     TX_PAUSE_FRAMES,
     TX_PAUSE_US,
-    WHOLE,
 )
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Rates, between, possible
@@ -55,7 +56,7 @@ def summed(ports: WatchedPorts, change: Rates) -> JobPauses:
     """The sums over the servers' ports."""
     servers = np.array([number for number, port in enumerate(ports.ports) if port.role == "server"])
     of_ports = {
-        field: change.amounts[field, servers, WHOLE]
+        field: change.amounts[field, servers, ALL]
         for field in (RX_PAUSE_FRAMES, TX_PAUSE_FRAMES, RX_PAUSE_US, TX_PAUSE_US)
     }
     time = np.nan_to_num(np.fmax(of_ports[RX_PAUSE_US], of_ports[TX_PAUSE_US]))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernel has told of the links that are ports: whether they are there, up, and how much they may queue."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watching a fabric: each look gives the rates since the last one, what happened, and remembers the past."""
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import numpy as np
 from orchestrator.telemetry import rates as rate
 from orchestrator.telemetry.deadlocks import Deadlock, changes, deadlocks
 from orchestrator.telemetry.events import Event, changes_of_links, changes_of_storms, storms
-from orchestrator.telemetry.fields import FIELDS, GAUGES, INDEX, LANES, PRIORITIES, STORMS
+from orchestrator.telemetry.fields import COLUMNS, FIELDS, GAUGES, INDEX, PRIORITIES, STORMS
 from orchestrator.telemetry.pauses import Pause, pauses
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
 from orchestrator.telemetry.reading import Counts, Flags, Reading
 from orchestrator.telemetry.remarks import Remarks
-from orchestrator.telemetry.sample import Rows, Sample, lanes, sample
+from orchestrator.telemetry.sample import Rows, Sample, priorities, sample
 from orchestrator.telemetry.watchdog import WatchdogLog
 
 HISTORY = 120
@@ -38,13 +39,13 @@ class Snapshot:
     deadlocks: tuple[Deadlock, ...]
     events: tuple[Event, ...]
 
-    def sample(self, port: int, lane: int) -> Sample:
+    def sample(self, port: int, priority: int) -> Sample:
         """The numbers of one line."""
-        return sample(self.rates, port, lane)
+        return sample(self.rates, port, priority)
 
-    def lanes(self) -> Rows:
-        """The (port, lane) that are worth a line, shape (lines, 2)."""
-        return lanes(self.ports, self.reading)
+    def priorities(self) -> Rows:
+        """The (port, priority) that are worth a line, shape (lines, 2)."""
+        return priorities(self.ports, self.reading)
 
 
 class Monitor:
@@ -58,10 +59,10 @@ class Monitor:
         self._deadlocks: tuple[Deadlock, ...] = ()
         self._watchdog = WatchdogLog(ports.fabric)
         self._remarks = Remarks()
-        size = len(FIELDS) * len(ports) * LANES * 4
+        size = len(FIELDS) * len(ports) * COLUMNS * 4
         length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
         # The newest is written over the oldest. All of one look is in one place: much is written, little read.
-        self._past = np.full((length, len(FIELDS), len(ports), LANES), np.nan, np.float32)
+        self._past = np.full((length, len(FIELDS), len(ports), COLUMNS), np.nan, np.float32)
         self._looks = 0
         speeds = tuple(port.rate_bps for port in ports.ports)
         self._possible: Callable[[int], Counts] = lru_cache(2)(lambda s: rate.possible(s, speeds))
@@ -85,16 +86,16 @@ class Monitor:
         who = pauses(self._ports, rates)
         return Snapshot(self._ports, reading, rates, stormy, who, circles, events)
 
-    def past(self, field: str, port: int, lane: int) -> Amounts:
+    def past(self, field: str, port: int, priority: int) -> Amounts:
         """A number's last rates (of a gauge, values), the oldest first; NaN where it was not known.
 
         Of a time in microseconds it is the share of the time in millionths.
         """
-        found: Amounts = self.pasts(field, np.array([[port, lane]]), len(self._past))[0]
+        found: Amounts = self.pasts(field, np.array([[port, priority]]), len(self._past))[0]
         return found
 
     def pasts(self, field: str, rows: Rows, length: int) -> Amounts:
-        """The same of several (port, lane) at once, a row for each, the last `length` of them at the most."""
+        """The same of several (port, priority) at once, a row for each, the last `length` of them at the most."""
         size = len(self._past)
         slots = np.arange(self._looks - min(length, size), self._looks) % size
         found: Amounts = self._past[slots[None, :], INDEX[field], rows[:, :1], rows[:, 1:]]

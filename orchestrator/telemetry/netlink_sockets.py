@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A netlink socket in the namespace of every node, for as long as there is such a namespace."""
 
 from __future__ import annotations

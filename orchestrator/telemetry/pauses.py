@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who pauses whom: out of pause frames, the ports that stop others, and where the stopping began."""
 
 from __future__ import annotations
@@ -112,29 +113,31 @@ def _seen(ports: WatchedPorts, rates: Rates, by_victims: bool) -> list[Pause]:
     """As the stopped ports count it; else as those do whose victim is not watched: a host's towards a switch."""
     frames, time = (RX_PAUSE_FRAMES, RX_PAUSE_US) if by_victims else (TX_PAUSE_FRAMES, TX_PAUSE_US)
     found = []
-    for number, lane in _active(rates.amounts, frames, time):
+    for number, priority in _active(rates.amounts, frames, time):
         port = ports.ports[number]
         if by_victims:
-            found.append(_pause(rates, port.peer_name, port.name, number, lane, frames, time))
+            found.append(_pause(rates, port.peer_name, port.name, number, priority, frames, time))
         elif ports.peers[number] == NOBODY:
-            found.append(_pause(rates, port.name, port.peer_name, number, lane, frames, time))
+            found.append(_pause(rates, port.name, port.peer_name, number, priority, frames, time))
     return found
 
 
 def _active(amounts: Amounts, frames: int, time: int) -> list[tuple[int, int]]:
-    lanes = slice(0, PRIORITIES)
+    priorities = slice(0, PRIORITIES)
     return [
-        (int(port), int(lane))
-        for port, lane in np.argwhere((amounts[frames, :, lanes] > 0) | (amounts[time, :, lanes] > 0))
+        (int(port), int(priority))
+        for port, priority in np.argwhere(
+            (amounts[frames, :, priorities] > 0) | (amounts[time, :, priorities] > 0)
+        )
     ]
 
 
-def _pause(rates: Rates, by: str, of: str, port: int, lane: int, frames: int, time: int) -> Pause:
-    count, us = rates.amounts[frames, port, lane], rates.amounts[time, port, lane]
+def _pause(rates: Rates, by: str, of: str, port: int, priority: int, frames: int, time: int) -> Pause:
+    count, us = rates.amounts[frames, port, priority], rates.amounts[time, port, priority]
     return Pause(
         by=by,
         of=of,
-        priority=lane,
+        priority=priority,
         frames_per_s=0.0 if np.isnan(count) else float(count) / rates.seconds,
         share=None if np.isnan(us) else min(float(us) / 1e6 / rates.seconds, 1.0),
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A map that every node has pinned under the same name, with an entry for each port: all of them at once.
 
 It is looked at every second, for all nodes: a map that can be mapped is memory, any other is read by one system

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ports that are watched, in a fixed order: their index there is how everything else speaks of them."""
 
 from __future__ import annotations

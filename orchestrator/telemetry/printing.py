@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One interval for scripts: as a table, as JSON, as CSV. The names of the numbers are those of `Sample`."""
 
 from __future__ import annotations
@@ -66,18 +67,18 @@ def as_table(snapshot: Snapshot) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for record in _records(snapshot):
         values = [_cell(record[name], name.endswith("share"), name in record["whole"]) for name in RATE_NAMES]
-        lane = "*" if record["priority"] is None else str(record["priority"])
-        table.add_row(record["port"], lane, record["peer"], "up" if record["up"] else "down", *values)
+        priority = "*" if record["priority"] is None else str(record["priority"])
+        table.add_row(record["port"], priority, record["peer"], "up" if record["up"] else "down", *values)
     console = Console(highlight=False)
     (console if console.is_terminal else Console(highlight=False, width=_WIDTH)).print(table)
 
 
 def _records(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    for number, lane in snapshot.lanes().tolist():
-        yield _record(snapshot, snapshot.sample(number, lane), lane)
+    for number, priority in snapshot.priorities().tolist():
+        yield _record(snapshot, snapshot.sample(number, priority), priority)
 
 
-def _record(snapshot: Snapshot, found: Sample, lane: int) -> dict[str, Any]:
+def _record(snapshot: Snapshot, found: Sample, priority: int) -> dict[str, Any]:
     port = snapshot.ports.ports[found.port]
     storm = found.priority is not None and bool(snapshot.storms[found.port, found.priority])
     return {
@@ -88,7 +89,7 @@ def _record(snapshot: Snapshot, found: Sample, lane: int) -> dict[str, Any]:
         "storm": storm,
         **{name: getattr(found, name) for name in RATE_NAMES},
         "whole": sorted(found.whole),
-        "total": totals(snapshot.reading, found.port, lane),
+        "total": totals(snapshot.reading, found.port, priority),
     }
 
 

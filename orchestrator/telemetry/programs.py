@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the XDP programs have counted, out of their pinned maps."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 import kernel
 from hipsnet.node import programs
 from hipsnet.node.forwarding import possible_cpus
-from orchestrator.telemetry.fields import DROPS, PRIORITIES, RX_BYTES, RX_FRAMES, RX_PAUSE_FRAMES, WHOLE
+from orchestrator.telemetry.fields import ALL, DROPS, PRIORITIES, RX_BYTES, RX_FRAMES, RX_PAUSE_FRAMES
 from orchestrator.telemetry.pinned import PinnedMaps
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
@@ -39,9 +40,9 @@ class ProgramCounters:
         reading.present[there] = True
         pfc = self._places["pfc"]
         reading.tell(RX_PAUSE_FRAMES, there, slice(0, PRIORITIES), total[:, pfc : pfc + PRIORITIES])
-        reading.tell(RX_FRAMES, there, WHOLE, total[:, self._places["rx_frames"]])
-        reading.tell(RX_BYTES, there, WHOLE, total[:, self._places["rx_bytes"]])
-        reading.add(DROPS, there, WHOLE, total[:, self._losses].sum(axis=1))
+        reading.tell(RX_FRAMES, there, ALL, total[:, self._places["rx_frames"]])
+        reading.tell(RX_BYTES, there, ALL, total[:, self._places["rx_bytes"]])
+        reading.add(DROPS, there, ALL, total[:, self._losses].sum(axis=1))
 
     def close(self) -> None:
         """Close the maps."""

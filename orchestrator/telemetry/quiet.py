@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which nodes need not be asked now: what the kernel counts can have changed only where frames have moved."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.telemetry.fields import RX_FRAMES, TX_FRAMES, WHOLE
+from orchestrator.telemetry.fields import ALL, RX_FRAMES, TX_FRAMES
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Flags, Reading
 
@@ -31,8 +32,8 @@ class Quiet:
     def nodes(self, reading: Reading) -> Flags:
         """By the number of the node."""
         count = len(self._moved)
-        frames = reading.values[RX_FRAMES, :, WHOLE] + reading.values[TX_FRAMES, :, WHOLE]
-        unknown = ~(reading.known[RX_FRAMES, :, WHOLE] & reading.known[TX_FRAMES, :, WHOLE])
+        frames = reading.values[RX_FRAMES, :, ALL] + reading.values[TX_FRAMES, :, ALL]
+        unknown = ~(reading.known[RX_FRAMES, :, ALL] & reading.known[TX_FRAMES, :, ALL])
         moved = np.bincount(self._of_node, frames, count).astype(np.int64)
         busy = np.bincount(self._of_node, unknown | self._waits, count) > 0
         in_turn = np.arange(count) % _ASK_EVERY == self._looks % _ASK_EVERY

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From two readings to what happened in between; counters may wrap, begin anew, vanish and come back."""
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from orchestrator.telemetry.fields import (
+    COLUMNS,
     FIELDS,
     GAUGES,
-    LANES,
     RX_BYTES,
     RX_PAUSE_US,
     TX_BYTES,
@@ -27,7 +28,7 @@ Amounts = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Rates:
-    """What happened in `seconds`: `amounts` of shape (fields, ports, lanes), NaN where nobody counts.
+    """What happened in `seconds`: `amounts` of shape (fields, ports, priorities), NaN where nobody counts.
 
     A gauge's amount is what it says at the end.
     """
@@ -35,9 +36,9 @@ class Rates:
     seconds: float
     amounts: Amounts
 
-    def per_s(self, field: int, port: int, lane: int) -> float:
+    def per_s(self, field: int, port: int, priority: int) -> float:
         """The rate of a counter; of a time in microseconds the share of the time, 0 to 1."""
-        amount = float(self.amounts[field, port, lane])
+        amount = float(self.amounts[field, port, priority])
         return amount / (1e6 if field in (RX_PAUSE_US, TX_PAUSE_US) else 1) / self.seconds
 
 
@@ -80,7 +81,7 @@ def possible(seconds: float, rates_bps: Sequence[int | None]) -> Counts:
     """The most that each counter can grow by in a time on ports with these rates, with room to spare."""
     rates = np.array([UNLIMITED_BPS if rate is None else rate for rate in rates_bps], np.float64)
     octets = _SLACK * (seconds * rates / 8 + 1e6)
-    most = np.empty((len(FIELDS), len(rates), LANES), np.uint64)
+    most = np.empty((len(FIELDS), len(rates), COLUMNS), np.uint64)
     most[:] = (octets / _SHORTEST_BYTES).astype(np.uint64)[:, None]
     for field in (RX_BYTES, TX_BYTES):
         most[field] = octets.astype(np.uint64)[:, None]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All counters of all ports at one time."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orchestrator.telemetry.fields import FIELDS, LANES
+from orchestrator.telemetry.fields import COLUMNS, FIELDS
 
 Counts = np.ndarray[tuple[int, int, int], np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -15,7 +16,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Reading:
-    """Arrays of shape (fields, ports, lanes); what is not `known` is not counted by anybody.
+    """Arrays of shape (fields, ports, priorities); what is not `known` is not counted by anybody.
 
     `present` are the ports that are there, `up` those that have a carrier. `epoch` is another number when
     whatever counts a port was replaced, and so began anew. All of these have shape (ports,). `remarks` are
@@ -30,15 +31,15 @@ class Reading:
     epoch: np.ndarray[tuple[int], np.dtype[np.int64]]
     remarks: set[tuple[str, str]] = field(default_factory=set)
 
-    def tell(self, field: int, ports: Any, lanes: Any, values: Any) -> None:
+    def tell(self, field: int, ports: Any, priorities: Any, values: Any) -> None:
         """Write down what somebody has counted."""
-        self.values[field, ports, lanes] = values
-        self.known[field, ports, lanes] = True
+        self.values[field, ports, priorities] = values
+        self.known[field, ports, priorities] = True
 
-    def add(self, field: int, ports: Any, lanes: Any, values: Any) -> None:
+    def add(self, field: int, ports: Any, priorities: Any, values: Any) -> None:
         """Add to what others have counted."""
-        self.values[field, ports, lanes] += np.asarray(values).astype(np.uint64)
-        self.known[field, ports, lanes] = True
+        self.values[field, ports, priorities] += np.asarray(values).astype(np.uint64)
+        self.known[field, ports, priorities] = True
 
 
 class Source(Protocol):
@@ -53,7 +54,7 @@ class Source(Protocol):
 
 def empty(time_s: float, ports: int) -> Reading:
     """A reading in which nothing is known yet."""
-    shape = (len(FIELDS), ports, LANES)
+    shape = (len(FIELDS), ports, COLUMNS)
     return Reading(
         time_s,
         np.zeros(shape, np.uint64),

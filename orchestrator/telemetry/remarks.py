@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters that are there and cannot be read: that is said once, not with every look."""
 
 from __future__ import annotations

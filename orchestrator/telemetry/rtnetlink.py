@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The few rtnetlink messages that are read every second, as bytes: pyroute2 would take too long over them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One port and priority in one interval: the numbers of a line on the screen, of JSON and of CSV."""
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from orchestrator.telemetry.fields import (
+    ALL,
     BUFFER,
     BUFFER_SIZE,
+    COLUMNS,
     DROPS,
     ECN_MARKS,
     FIELDS,
-    LANES,
     PRIORITIES,
     RX_BYTES,
     RX_FRAMES,
@@ -24,7 +26,6 @@ from orchestrator.telemetry.fields import (
     TX_FRAMES,
     TX_PAUSE_FRAMES,
     TX_PAUSE_US,
-    WHOLE,
 )
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Rates
@@ -73,10 +74,10 @@ _SHARES = ("rx_pause_share", "tx_pause_share")
 RATE_NAMES = (*(name for name, _, _ in _RATES), "buffer_share")
 
 
-def sample(rates: Rates, port: int, lane: int) -> Sample:
-    """The numbers of one port and lane; those of no lane of their own are taken from the whole port."""
-    own = rates.amounts[:, port, lane].tolist()
-    of_port = own if lane == WHOLE else rates.amounts[:, port, WHOLE].tolist()
+def sample(rates: Rates, port: int, priority: int) -> Sample:
+    """The numbers of one port and priority; those of no priority of their own are taken from the whole port."""
+    own = rates.amounts[:, port, priority].tolist()
+    of_port = own if priority == ALL else rates.amounts[:, port, ALL].tolist()
     found: dict[str, float | None] = {}
     whole = set()
     for name, field, factor in _RATES:
@@ -94,27 +95,27 @@ def sample(rates: Rates, port: int, lane: int) -> Sample:
         held, size = of_port[BUFFER], of_port[BUFFER_SIZE]
         whole.update(() if math.isnan(held) else ("buffer_share",))
     found["buffer_share"] = held / size if held >= 0 and size > 0 else None
-    return Sample(port, None if lane == WHOLE else lane, whole=frozenset(whole), **found)
+    return Sample(port, None if priority == ALL else priority, whole=frozenset(whole), **found)
 
 
-def totals(reading: Reading, port: int, lane: int) -> dict[str, int]:
+def totals(reading: Reading, port: int, priority: int) -> dict[str, int]:
     """The counters themselves, where there are any; the whole port's where the priority has none of its own."""
     found = {}
     for number, field in enumerate(FIELDS):
-        at = lane if reading.known[number, port, lane] else WHOLE
+        at = priority if reading.known[number, port, priority] else ALL
         if reading.known[number, port, at]:
             found[field.name] = int(reading.values[number, port, at])
     return found
 
 
-def lanes(ports: WatchedPorts, reading: Reading) -> Rows:
-    """The (port, lane) that are worth a line, shape (lines, 2): lossless priorities and those ever paused.
+def priorities(ports: WatchedPorts, reading: Reading) -> Rows:
+    """The (port, priority) that are worth a line, shape (lines, 2): lossless priorities and those ever paused.
 
     A port without such a priority has one line for the whole.
     """
     frames = reading.values[[RX_PAUSE_FRAMES, TX_PAUSE_FRAMES], :, :PRIORITIES]
-    worth = np.zeros((len(ports), LANES), bool)
+    worth = np.zeros((len(ports), COLUMNS), bool)
     worth[:, :PRIORITIES] = (frames > 0).any(axis=0)
     worth[:, list(ports.lossless)] = True
-    worth[:, WHOLE] = ~worth.any(axis=1)
+    worth[:, ALL] = ~worth.any(axis=1)
     return np.argwhere(worth)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the soft switches of a lab count by priority, out of the file that they write."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hipsnet.errors import ProvisionError
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from orchestrator.lab import soft_switch
-from orchestrator.telemetry.fields import BUFFER, BUFFER_SIZE, DROPS, INDEX, PRIORITIES, WHOLE
+from orchestrator.telemetry.fields import ALL, BUFFER, BUFFER_SIZE, DROPS, INDEX, PRIORITIES
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
 
@@ -61,9 +62,9 @@ def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]]) -> No
         reading.tell(INDEX[name], where, _LANES, priority[name])
     lost = sum(priority[name] for name in priority.dtype.names or () if name.startswith("drop_"))
     reading.tell(DROPS, where, _LANES, lost)
-    reading.add(DROPS, where, WHOLE, np.sum(lost, axis=1) + _lost_without_priority(ports))
+    reading.add(DROPS, where, ALL, np.sum(lost, axis=1) + _lost_without_priority(ports))
     reading.tell(BUFFER, where, _LANES, priority["egress_bytes"])
-    reading.tell(BUFFER, where, WHOLE, priority["egress_bytes"].sum(axis=1))
+    reading.tell(BUFFER, where, ALL, priority["egress_bytes"].sum(axis=1))
     reading.tell(BUFFER_SIZE, where, slice(None), sizes[:, None])
 
 

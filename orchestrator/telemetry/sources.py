@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who counts what on the ports of a fabric, opened together and read one after the other."""
 
 from __future__ import annotations

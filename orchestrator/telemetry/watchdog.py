@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the watchdogs of a lab have told: storms at its soft switches and servers, by the names of ports."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from orchestrator.telemetry.events import Event
 
 
 @dataclass(frozen=True)
-class Told:
+class WatchdogEvent:
     """A storm that was detected at `port`, or is over there.
 
     `culprit` is the other end of its cable, which pauses; `victims` are the ports of the same node by which the
@@ -43,7 +44,7 @@ class Told:
     seconds: float
 
 
-def told(fabric: Fabric) -> tuple[Told, ...]:
+def read_events(fabric: Fabric) -> tuple[WatchdogEvent, ...]:
     """The last events, in their order; nothing where nobody watches."""
     found = [*_of_switches(fabric), *_of_servers(fabric)]
     return tuple(sorted(found, key=lambda event: event.time_ns))
@@ -54,23 +55,23 @@ class WatchdogLog:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._know(told(fabric))
+        self._know(read_events(fabric))
 
     def new(self) -> tuple[Event, ...]:
         """What was told since the last call."""
         known = self._known
-        found = told(self._fabric)
+        found = read_events(self._fabric)
         self._know(found)
         return tuple(as_event(event) for event in found if _key(event) not in known)
 
-    def _know(self, found: Sequence[Told]) -> None:
+    def _know(self, found: Sequence[WatchdogEvent]) -> None:
         self._known = set(map(_key, found))
         last = {(event.port, event.priority): event.kind for event in found}
         self.is_open = "storm" in last.values()
         """Whether a storm goes on."""
 
 
-def as_event(event: Told) -> Event:
+def as_event(event: WatchdogEvent) -> Event:
     """The same in words."""
     if event.kind == "restored":
         detail = f"priority {event.priority}: after {event.seconds:.1f} s, {event.frames} frames dropped"
@@ -79,13 +80,13 @@ def as_event(event: Told) -> Event:
     return Event("storm detected", event.port, f"{detail}, holds up {', '.join(event.senders) or 'nobody'}")
 
 
-def _key(event: Told) -> tuple[object, ...]:
+def _key(event: WatchdogEvent) -> tuple[object, ...]:
     """What tells it from all others; when a storm is over is known better later, so its time does not."""
     began_ns = event.time_ns if event.kind == "storm" else None
     return event.port, event.priority, event.kind, event.number, began_ns
 
 
-def _of_switches(fabric: Fabric) -> Iterator[Told]:
+def _of_switches(fabric: Fabric) -> Iterator[WatchdogEvent]:
     try:
         found = events.read(soft_switch.counters_path(fabric.name))
     except ProvisionError:
@@ -95,7 +96,7 @@ def _of_switches(fabric: Fabric) -> Iterator[Told]:
             yield _of_switch(fabric, event)
 
 
-def _of_switch(fabric: Fabric, event: SwitchEvent) -> Told:
+def _of_switch(fabric: Fabric, event: SwitchEvent) -> WatchdogEvent:
     ports = fabric.nodes[event.switch].ports
     return _named(
         fabric,
@@ -111,7 +112,7 @@ def _of_switch(fabric: Fabric, event: SwitchEvent) -> Told:
     )
 
 
-def _of_servers(fabric: Fabric) -> Iterator[Told]:
+def _of_servers(fabric: Fabric) -> Iterator[WatchdogEvent]:
     for server in fabric.servers:
         try:
             found = storms.read_storms(fabric.name, server.name)
@@ -121,7 +122,7 @@ def _of_servers(fabric: Fabric) -> Iterator[Told]:
             yield from _of_server(fabric, server.ports, storm)
 
 
-def _of_server(fabric: Fabric, ports: tuple[Port, ...], storm: Storm) -> Iterator[Told]:
+def _of_server(fabric: Fabric, ports: tuple[Port, ...], storm: Storm) -> Iterator[WatchdogEvent]:
     victims = [ports[index] for index in storm.victims if index < len(ports)]
     both = {"number": storm.number, "action": storm.action, "priority": storm.priority}
     yield _named(
@@ -135,12 +136,12 @@ def _of_server(fabric: Fabric, ports: tuple[Port, ...], storm: Storm) -> Iterato
         )  # fmt: skip
 
 
-def _named(fabric: Fabric, port: Port, victims: list[Port], time_ns: int, **fields: Any) -> Told:
+def _named(fabric: Fabric, port: Port, victims: list[Port], time_ns: int, **fields: Any) -> WatchdogEvent:
     """By the names of the ports and of the other ends of their cables."""
     peers = [fabric.peer(one) for one in (port, *victims)]
     culprit, *senders = (f"{peer.node}.{peer.name}" for peer in peers)
     age_s = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time_ns) / 1e9
-    return Told(
+    return WatchdogEvent(
         time_ns=time_ns,
         time=datetime.fromtimestamp(time.time() - age_s, UTC),
         port=f"{port.node}.{port.name}",

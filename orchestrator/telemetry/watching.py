@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fabric's counters, opened for a command."""
 
 from __future__ import annotations

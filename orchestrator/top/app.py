@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The application: its views, its keys, and one look at the fabric for each interval."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The line at the top, which says how things stand, and the line of keys at the bottom."""
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from textual.widget import Widget
 
 from orchestrator.telemetry.events import Event
 from orchestrator.telemetry.fields import (
+    ALL,
     DROPS,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
     TX_BYTES,
     TX_PAUSE_FRAMES,
     TX_PAUSE_US,
-    WHOLE,
 )
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPorts
@@ -63,9 +64,9 @@ class StatusBar(_Bar):
     def show(self, snapshot: Snapshot, table: PortTable, last: Event | None, is_frozen: bool) -> None:
         """Say how things stand."""
         amounts = snapshot.rates.amounts
-        paused = int((amounts[_PAUSES, :, WHOLE] > 0).any(axis=0).sum())
-        drops = float(known(amounts[DROPS, :, WHOLE]).sum()) / snapshot.rates.seconds
-        sent = float(known(amounts[TX_BYTES, :, WHOLE]).sum()) * 8 / snapshot.rates.seconds
+        paused = int((amounts[_PAUSES, :, ALL] > 0).any(axis=0).sum())
+        drops = float(known(amounts[DROPS, :, ALL]).sum()) / snapshot.rates.seconds
+        sent = float(known(amounts[TX_BYTES, :, ALL]).sum()) * 8 / snapshot.rates.seconds
         down = int((~(snapshot.reading.up & snapshot.reading.present)).sum())
         storms = int(snapshot.storms.sum())
         state = ("FROZEN ", severity.STYLES[severity.ALL]) if is_frozen else ("live ", severity.QUIET)

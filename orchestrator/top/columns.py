@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The columns of the table of ports: how wide, what is in them, and by what they sort."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 from rich.style import Style
 
 from orchestrator.telemetry import fields
-from orchestrator.telemetry.fields import WHOLE
+from orchestrator.telemetry.fields import ALL
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.rates import known
 from orchestrator.telemetry.sample import Rows, Sample
@@ -86,7 +87,7 @@ _NOTHING = {
 
 
 def arranged(snapshot: Snapshot, rows: Rows, by: int, descending: bool) -> Rows:
-    """In which order the rows, pairs of port and lane, are to be shown."""
+    """In which order the rows, pairs of port and priority, are to be shown."""
     places = np.arange(len(rows))
     if by == PORT:
         return places[::-1] if descending else places
@@ -107,4 +108,4 @@ def _fields(by: int) -> tuple[int, ...]:
 def _amounts(snapshot: Snapshot, rows: Rows, field: int) -> Keys:
     amounts = snapshot.rates.amounts[field]
     own = amounts[rows[:, 0], rows[:, 1]]
-    return known(np.where(np.isnan(own), amounts[rows[:, 0], WHOLE], own))
+    return known(np.where(np.isnan(own), amounts[rows[:, 0], ALL], own))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One port and priority: every number, its total, and its history."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from orchestrator.telemetry.fields import FIELDS, WHOLE
+from orchestrator.telemetry.fields import ALL, FIELDS
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.top import numbers, severity
 from orchestrator.top.line_view import Line, LineView
@@ -19,10 +20,10 @@ from orchestrator.top.port_table import History, level_of
 class DetailView(LineView):
     """A line for each field that is known, of the priority or else of the whole port."""
 
-    def __init__(self, snapshot: Snapshot, history: History, port: int, lane: int) -> None:
+    def __init__(self, snapshot: Snapshot, history: History, port: int, priority: int) -> None:
         super().__init__()
         self._snapshot, self._history = snapshot, history
-        self._port, self._lane = port, lane
+        self._port, self._priority = port, priority
 
     def show(self, snapshot: Snapshot) -> None:
         """Show this from now on."""
@@ -31,10 +32,10 @@ class DetailView(LineView):
 
     def heading(self) -> Sequence[Line]:
         snapshot, port = self._snapshot, self._snapshot.ports.ports[self._port]
-        level = level_of(snapshot, snapshot.sample(self._port, self._lane))
-        lane = "all priorities" if self._lane == WHOLE else f"priority {self._lane}"
+        level = level_of(snapshot, snapshot.sample(self._port, self._priority))
+        priority = "all priorities" if self._priority == ALL else f"priority {self._priority}"
         state = "up" if snapshot.reading.up[self._port] else "down"
-        title = f" {port.name} → {port.peer_name}   {lane}   {port.role}, level {port.level}   {state} "
+        title = f" {port.name} → {port.peer_name}   {priority}   {port.role}, level {port.level}   {state} "
         columns = f" {'':<20} {'now/s':>7} {'total':>14} {'most':>7}  history"
         return (
             ((severity.SIGNS[level], severity.STYLES[level]), (title, severity.STRONG)),
@@ -57,13 +58,13 @@ class DetailView(LineView):
 
     def _field(self, number: int) -> Line:
         field, reading = FIELDS[number], self._snapshot.reading
-        lane = self._lane if reading.known[number, self._port, self._lane] else WHOLE
-        known = reading.known[number, self._port, lane]
-        past = self._history(field.name, self._port, lane)
+        priority = self._priority if reading.known[number, self._port, self._priority] else ALL
+        known = reading.known[number, self._port, priority]
+        past = self._history(field.name, self._port, priority)
         now = float(past[-1]) if known and len(past) else None
         most = max((float(value) for value in past if value == value), default=None)
-        total = str(int(reading.values[number, self._port, lane])) if known else numbers.UNKNOWN
-        name = field.name + ("*" if lane != self._lane and known else "")
+        total = str(int(reading.values[number, self._port, priority])) if known else numbers.UNKNOWN
+        name = field.name + ("*" if priority != self._priority and known else "")
         return (
             (f" {name:<20} {numbers.count(now):>7} {total:>14} {numbers.count(most):>7}  ",
              severity.PLAIN if now else severity.QUIET),
@@ -88,9 +89,9 @@ class DetailScreen(Screen[None]):
         Binding("escape,enter,q,backspace", "app.pop_screen", show=False)
     ]
 
-    def __init__(self, snapshot: Snapshot, history: History, port: int, lane: int) -> None:
+    def __init__(self, snapshot: Snapshot, history: History, port: int, priority: int) -> None:
         super().__init__()
-        self.view = DetailView(snapshot, history, port, lane)
+        self.view = DetailView(snapshot, history, port, priority)
 
     def compose(self) -> ComposeResult:
         yield self.view

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fabric as a plan of text: where every node stands, and which signs of which ports are beside it."""
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _title(text: str) -> list[Spot]:
 def _bcube(ports: WatchedPorts) -> Iterator[list[Spot]]:
     """A line for each switch with its servers, level by level."""
     fabric = ports.fabric
-    for level in range(len(fabric.sides)):
+    for level in range(len(fabric.dims)):
         yield _title(f"level {level}")
         for switch in fabric.switches:
             if switch.level == level:
@@ -75,19 +76,19 @@ def _fat_tree(ports: WatchedPorts) -> Iterator[list[Spot]]:
 def _torus(ports: WatchedPorts) -> Iterator[list[Spot]]:
     """The plane of the first two dimensions as a grid, for each place in the others; then their rings."""
     fabric = ports.fabric
-    sides = fabric.sides
+    dims = fabric.dims
     servers = {server.digits: server for server in fabric.servers}
     cables = _cables(ports)
-    for place in product(*(range(side) for side in sides[2:])):
-        if len(sides) > 2:
+    for place in product(*(range(side) for side in dims[2:])):
+        if len(dims) > 2:
             yield _title("at " + ", ".join(f"{2 + at}: {digit}" for at, digit in enumerate(place)))
-        for down in range(sides[1] if len(sides) > 1 else 1):
-            row = [servers[(across, down, *place)[: len(sides)]] for across in range(sides[0])]
+        for down in range(dims[1] if len(dims) > 1 else 1):
+            row = [servers[(across, down, *place)[: len(dims)]] for across in range(dims[0])]
             yield _ring(cables, row, 0)
-            if len(sides) > 1:
-                below = [servers[(across, (down + 1) % sides[1], *place)] for across in range(sides[0])]
+            if len(dims) > 1:
+                below = [servers[(across, (down + 1) % dims[1], *place)] for across in range(dims[0])]
                 yield _between(cables, row, below, 1)
-    for dimension in range(2, len(sides)):
+    for dimension in range(2, len(dims)):
         yield _title(f"dimension {dimension}")
         for ring in _rings(fabric, servers, dimension):
             yield _ring(cables, ring, dimension)
@@ -98,7 +99,7 @@ def _rings(fabric: Fabric, servers: dict[tuple[int, ...], Server], dimension: in
         if server.digits[dimension] == 0:
             digits = list(server.digits)
             ring = []
-            for digit in range(fabric.sides[dimension]):
+            for digit in range(fabric.dims[dimension]):
                 digits[dimension] = digit
                 ring.append(servers[tuple(digits)])
             yield ring

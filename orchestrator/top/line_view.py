@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A widget of lines, of which only those in sight are made, and only what changed on them is drawn again.
 
 Textual's own table looks at every cell for each update; a fabric has thousands.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log: storms and changes of links, the newest first."""
 
 from __future__ import annotations

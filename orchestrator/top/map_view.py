@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fabric with its pauses: signs and colours on the plan."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers in few characters, and histories as rows of blocks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who pauses whom: a line for each pause, its culprit, its victim, and where it began."""
 
 from __future__ import annotations

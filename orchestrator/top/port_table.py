@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of ports and priorities."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from rich.style import Style
 
-from orchestrator.telemetry.fields import FIELDS, PRIORITIES, RX_PAUSE_US, TX_PAUSE_US, WHOLE
+from orchestrator.telemetry.fields import ALL, FIELDS, PRIORITIES, RX_PAUSE_US, TX_PAUSE_US
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import Amounts
@@ -30,7 +31,7 @@ class PortTable(LineView):
     def __init__(self, ports: WatchedPorts, histories: Histories, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._histories = histories
-        # By port and lane, out of which numbers a line was made, and the line: most ports are idle.
+        # By port and priority, out of which numbers a line was made, and the line: most ports are idle.
         self._made_of: dict[tuple[int, int], tuple[bytes, Line]] = {}
         self._keys: list[bytes] = []
         self._pasts: list[str] = []
@@ -45,7 +46,7 @@ class PortTable(LineView):
         """Show this from now on; the cursor stays on its port."""
         at = self.chosen()
         self._snapshot = snapshot
-        rows = snapshot.lanes()
+        rows = snapshot.priorities()
         if self.wanted:
             rows = rows[[self._is_wanted(snapshot, *row) for row in rows.tolist()]]
         self._rows = rows[arranged(snapshot, rows, self.sort_by, self.descending)]
@@ -65,11 +66,11 @@ class PortTable(LineView):
         self._again()
 
     def chosen(self) -> tuple[int, int] | None:
-        """The port and lane under the cursor."""
+        """The port and priority under the cursor."""
         if self.cursor >= len(self._rows):
             return None
-        port, lane = self._rows[self.cursor].tolist()
-        return port, lane
+        port, priority = self._rows[self.cursor].tolist()
+        return port, priority
 
     def count(self) -> int:
         return len(self._rows)
@@ -101,20 +102,20 @@ class PortTable(LineView):
         self._pasts = self._drawn_pasts(snapshot, rows) if self._history_width and len(rows) else []
 
     def line(self, index: int) -> Line:
-        number, lane = self._rows[index].tolist()
+        number, priority = self._rows[index].tolist()
         at = index - self._prepared.start
-        key, made = self._keys[at], self._made_of.get((number, lane))
+        key, made = self._keys[at], self._made_of.get((number, priority))
         if made is None or made[0] != key:
-            made = self._made_of[number, lane] = key, self._line(number, lane)
+            made = self._made_of[number, priority] = key, self._line(number, priority)
         past = ((self._pasts[at], severity.STYLES[severity.SOME]),) if self._pasts else ()
         return (*made[1], *past)
 
-    def _line(self, number: int, lane: int) -> Line:
+    def _line(self, number: int, priority: int) -> Line:
         assert self._snapshot is not None
         port = self._snapshot.ports.ports[number]
-        found = self._snapshot.sample(number, lane)
+        found = self._snapshot.sample(number, priority)
         level = level_of(self._snapshot, found)
-        name = f"{port.name:<{self._name_width}} {'*' if lane == WHOLE else lane:>2} "
+        name = f"{port.name:<{self._name_width}} {'*' if priority == ALL else priority:>2} "
         pieces = [(f"{severity.SIGNS[level]} ", severity.STYLES[level]), (name, _name_style(level))]
         if self._peer_width:
             pieces.append((f"{port.peer_name:<{self._name_width + 1}}", severity.QUIET))
@@ -123,10 +124,11 @@ class PortTable(LineView):
 
     def _drawn_pasts(self, snapshot: Snapshot, rows: Rows) -> list[str]:
         """Histories of pause time; of pause frames where nobody counts the time."""
-        ports, lanes = rows[:, 0], rows[:, 1]
+        ports, priorities = rows[:, 0], rows[:, 1]
         amounts = snapshot.rates.amounts
         counted = ~(
-            np.isnan(amounts[RX_PAUSE_US, ports, lanes]) & np.isnan(amounts[TX_PAUSE_US, ports, lanes])
+            np.isnan(amounts[RX_PAUSE_US, ports, priorities])
+            & np.isnan(amounts[TX_PAUSE_US, ports, priorities])
         )
         values = self._both("pause_us", rows) / 1e6
         if not counted.all():
@@ -150,10 +152,10 @@ class PortTable(LineView):
         if self._snapshot is not None:
             self.show(self._snapshot)
 
-    def _is_wanted(self, snapshot: Snapshot, number: int, lane: int) -> bool:
+    def _is_wanted(self, snapshot: Snapshot, number: int, priority: int) -> bool:
         if not self.wanted:
             return True
-        text = _words(snapshot, snapshot.ports.ports[number], number, lane)
+        text = _words(snapshot, snapshot.ports.ports[number], number, priority)
         return all(word in text for word in self.wanted.split())
 
 
@@ -163,13 +165,13 @@ _COUNTED = [number for number, field in enumerate(FIELDS) if not field.is_gauge]
 
 def _numbers_of(snapshot: Snapshot, rows: Rows, width: int) -> list[bytes]:
     """Everything that a line is made of, as bytes: the same bytes make the same line."""
-    ports, lanes = rows[:, 0], rows[:, 1]
+    ports, priorities = rows[:, 0], rows[:, 1]
     numbers = np.concatenate(
-        (snapshot.rates.amounts[:, ports, lanes], snapshot.rates.amounts[:, ports, WHOLE])
+        (snapshot.rates.amounts[:, ports, priorities], snapshot.rates.amounts[:, ports, ALL])
     )
     counted = [*_COUNTED, *(len(FIELDS) + number for number in _COUNTED)]
     numbers[counted] /= snapshot.rates.seconds
-    storms = snapshot.storms[ports, np.minimum(lanes, PRIORITIES - 1)] & (lanes != WHOLE)
+    storms = snapshot.storms[ports, np.minimum(priorities, PRIORITIES - 1)] & (priorities != ALL)
     states = (snapshot.reading.present[ports], snapshot.reading.up[ports], storms, np.full(len(rows), width))
     return [row.tobytes() for row in np.vstack((numbers, *states)).T.copy()]
 
@@ -190,15 +192,17 @@ def _name_style(level: int) -> Style:
     return severity.STYLES[severity.DOWN] if level == severity.DOWN else severity.PLAIN
 
 
-def _words(snapshot: Snapshot, port: WatchedPort, number: int, lane: int) -> str:
+def _words(snapshot: Snapshot, port: WatchedPort, number: int, priority: int) -> str:
     """What a filter looks for: names, role, level, priority, and what is the matter."""
     states = [
         word
         for word, holds in (
-            ("paused", np.nan_to_num(snapshot.rates.amounts[:4, number, lane]).any()),
-            ("storm", lane != WHOLE and snapshot.storms[number, lane]),
+            ("paused", np.nan_to_num(snapshot.rates.amounts[:4, number, priority]).any()),
+            ("storm", priority != ALL and snapshot.storms[number, priority]),
             ("down", not snapshot.reading.up[number]),
         )
         if holds
     ]
-    return " ".join([port.name, port.peer_name, port.role, f"level{port.level}", f"p{lane}", *states]).lower()
+    return " ".join(
+        [port.name, port.peer_name, port.role, f"level{port.level}", f"p{priority}", *states]
+    ).lower()

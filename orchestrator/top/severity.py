@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How bad a pause is, in a few steps that have a sign and a colour each."""
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ def of_ports(snapshot: Snapshot) -> tuple[Levels, Levels]:
 
 
 def _worst(snapshot: Snapshot, frames: int, time: int) -> Levels:
-    lanes, seconds = slice(0, PRIORITIES), snapshot.rates.seconds
-    share = snapshot.rates.amounts[time, :, lanes] / 1e6 / seconds
-    count = known(snapshot.rates.amounts[frames, :, lanes]) / seconds
+    priorities, seconds = slice(0, PRIORITIES), snapshot.rates.seconds
+    share = snapshot.rates.amounts[time, :, priorities] / 1e6 / seconds
+    count = known(snapshot.rates.amounts[frames, :, priorities]) / seconds
     by_share = np.searchsorted(_SHARES, known(share), side="right")
     by_frames = np.searchsorted(_FRAMES_PER_S, count, side="right")
     return np.asarray(np.where(np.isnan(share), by_frames, by_share).max(axis=1), np.int64)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drawing a fabric into a file: .svg and .png by matplotlib, .dot for Graphviz."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fabric as a Graphviz graph."""
 
 from __future__ import annotations

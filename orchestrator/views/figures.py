@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures by matplotlib: the look that they share, and the same file for the same numbers."""
 
 from __future__ import annotations

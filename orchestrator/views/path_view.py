@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the paths between two servers are shown."""
 
 from __future__ import annotations

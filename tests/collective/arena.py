@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job in one namespace of the test's own: every rank a process, every port address on its loopback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schedule executed by its definition alone, to judge the algorithms and the checker by."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics and algorithms for the tests of schedules."""
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def fabric(shape: str) -> Fabric:
     a, *rest = (int(number) for number in numbers.split(","))
     sizes = {
         "bcube": f"n: {a}, levels: {rest[0] if rest else 1}",
-        "torus": f"sides: {[a, *rest]}",
+        "torus": f"dims: {[a, *rest]}",
         "fattree": f"servers: {a}, nics: {rest[0] if rest else 1}",
     }
     text = f"version: 1\nname: demo\nfabric: {{kind: {kind}, {sizes[kind]}}}\n"
@@ -43,7 +44,7 @@ def algorithms(draw: st.DrawFn, made: Fabric) -> Algorithm:
         st.one_of(
             st.just(()),
             exchanges.map(lambda one: (one,)),
-            st.tuples(*[exchanges] * len(made.sides)),
+            st.tuples(*[exchanges] * len(made.dims)),
         )
     )
     one_way = made.kind == "torus" and "ring" in (exchange or ("ring",)) and draw(st.booleans())

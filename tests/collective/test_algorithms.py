@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every algorithm sums, on every fabric, at every length; and HiPS moves what its paper says."""
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def test_hips_needs_one_hop_only_and_names_its_cable(shape: str) -> None:
 def test_threads_of_hips_on_bcube_are_on_different_levels_at_every_stage(shape: str) -> None:
     made = fabric(shape)
     schedule = Algorithm("hips").build(made, 10_000)
-    levels = len(made.sides)
+    levels = len(made.dims)
     assert schedule.threads == levels
     for t in schedule.transfers:
         stage = int(t["stage"])
@@ -102,7 +103,7 @@ def test_server_01_of_bcube_3_2() -> None:
 def test_pieces_differ_by_one_element_at_most(shape: str, count: int) -> None:
     made = fabric(shape)
     schedule = Algorithm("hips").build(made, count)
-    last = schedule.transfers["stage"] == len(made.sides) - 1
+    last = schedule.transfers["stage"] == len(made.dims) - 1
     pieces = {(int(t["offset"]), int(t["length"])) for t in schedule.transfers[last]}
     wanted = schedule.threads * len(made.servers)
     lengths = [length for _, length in pieces] + [0] * (wanted - len(pieces))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checker sees what is planted, and names the transfer."""
 
 from __future__ import annotations

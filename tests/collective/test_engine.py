@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce over real connections: right, the same bits everywhere, and the same again."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.collective.arena import Arena, arena
 
 FABRICS = {
     "bcube": "{kind: bcube, n: 3, levels: 2}",
-    "torus": "{kind: torus, sides: [3, 2]}",
+    "torus": "{kind: torus, dims: [3, 2]}",
     "fattree": "{kind: fattree, servers: 5, nics: 2}",
 }
 DTYPES = (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64)
@@ -98,7 +99,7 @@ def test_torus_one_way(tmp_path_factory: pytest.TempPathFactory) -> None:
     def body(comm: Any) -> bytes:
         return comm.all_reduce(vector(comm.rank, 5_000, np.float32)).tobytes()
 
-    with arena(tmp_path_factory.mktemp("arena"), "{kind: torus, sides: [3, 3]}") as torus:
+    with arena(tmp_path_factory.mktemp("arena"), "{kind: torus, dims: [3, 3]}") as torus:
         for one_way in (True, False):
             for outcome in torus.run(body, one_way=one_way):
                 assert not outcome.error, outcome.error

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every survivor learns who failed, where and why, within the timeout; nothing partial is a result."""
 
 from __future__ import annotations

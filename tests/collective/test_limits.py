@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads and steps are those of the closed forms, exactly; nothing is below the bound."""
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ def test_hips_on_bcube(n: int, levels: int, exchange: str) -> None:
     assert found == limits.hips_bcube(n, levels, exchange)
 
 
-@pytest.mark.parametrize("sides", [(3, 3), (4, 4), (6,), (3, 3, 3), (5, 5)])
+@pytest.mark.parametrize("dims", [(3, 3), (4, 4), (6,), (3, 3, 3), (5, 5)])
 @pytest.mark.parametrize("one_way", [False, True])
-def test_hips_on_a_torus_with_like_sides(sides: tuple[int, ...], one_way: bool) -> None:
-    shape = f"torus({','.join(map(str, sides))})"
-    count = 2 * len(sides) * prod(sides)
-    assert measured(Algorithm("hips", one_way=one_way), shape, count) == limits.hips_torus(sides, one_way)
+def test_hips_on_a_torus_with_like_sides(dims: tuple[int, ...], one_way: bool) -> None:
+    shape = f"torus({','.join(map(str, dims))})"
+    count = 2 * len(dims) * prod(dims)
+    assert measured(Algorithm("hips", one_way=one_way), shape, count) == limits.hips_torus(dims, one_way)
 
 
-@pytest.mark.parametrize("sides", [(2, 3, 2), (5, 2, 4), (2, 7), (4, 8), (2, 2), (2, 2, 2), (3, 2, 3, 2)])
-def test_unlike_sides_reach_the_bound_too(sides: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("dims", [(2, 3, 2), (5, 2, 4), (2, 7), (4, 8), (2, 2), (2, 2, 2), (3, 2, 3, 2)])
+def test_unlike_sides_reach_the_bound_too(dims: tuple[int, ...]) -> None:
     """Cut into pieces no port carries more than the bound, but for the elements that do not divide."""
-    shape, count = f"torus({','.join(map(str, sides))})", 10**7
+    shape, count = f"torus({','.join(map(str, dims))})", 10**7
     made = fabric(shape)
     report = check(Algorithm("hips").build(made, count), made)
-    slack = sum(2 * side for side in sides) * 4 * len(sides)  # one element for each transfer of a port
+    slack = sum(2 * side for side in dims) * 4 * len(dims)  # one element for each transfer of a port
     assert limits.bound(made) * count <= report.busiest <= limits.bound(made) * count + slack
 
 

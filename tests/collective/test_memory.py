@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What exports memory becomes an array on the same memory; what would be copied is refused."""
 
 from __future__ import annotations

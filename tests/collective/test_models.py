@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The models have their published numbers of parameters, and torch's own buckets."""
 
 from __future__ import annotations

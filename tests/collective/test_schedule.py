@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schedule's own operations: assembling, views, steps, cuts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes for the tests of the programs: one to forward, one to stand at the other end of cables."""
 
 from __future__ import annotations

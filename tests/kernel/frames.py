@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames for the tests of the programs, built from their fields; checksums are full sums."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node of three ports in a namespace of its own, with a program attached to each."""
 
 from __future__ import annotations

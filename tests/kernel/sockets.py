@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An AF_XDP socket at a port of a node, as long as a test wants it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the end of a cable does to frames."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the programs do on a delayed port: frames go into the ring whole, and come out of the cable as they were."""
 
 from __future__ import annotations

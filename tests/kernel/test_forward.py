@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the forwarding program does to frames, to the byte, by the kernel's own test-run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames on real cables: in by one port, through XDP, out of another; the kernel's own forwarding is off."""
 
 from __future__ import annotations

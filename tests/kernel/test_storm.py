@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watchdog in the forwarding program: a storm begins, costs what its action says, and ends, on real clocks."""
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def counts(router: Rig) -> dict[str, Any]:
 def test_a_word_has_a_bit_for_every_port_that_a_server_can_have() -> None:
     most = (
         BCube.model_json_schema()["properties"]["levels"]["maximum"],
-        2 * Torus.model_json_schema()["properties"]["sides"]["maxItems"],
+        2 * Torus.model_json_schema()["properties"]["dims"]["maxItems"],
         FatTree.model_json_schema()["properties"]["nics"]["maximum"],
     )
     assert max(most) == 30 <= kernel.constant("STORM_VICTIMS") <= 64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a port of a soft switch does to frames that its switch is not there for, or that its cable loses."""
 
 from __future__ import annotations

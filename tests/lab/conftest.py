@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labs with a name of their own, and nothing left of them afterwards."""
 
 from __future__ import annotations

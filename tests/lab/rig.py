@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labs for the tests: a topology file, the commands on it, and what is left of it on the machine."""
 
 from __future__ import annotations

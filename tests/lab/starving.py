@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that get no processor now and then, as on a machine that is too busy."""
 
 from __future__ import annotations

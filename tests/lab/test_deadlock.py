@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real deadlock: four servers in a ring hold one another's frames, until the watchdog breaks the circle."""
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ XOFF_S = 65535 * 512 / RATE
 DETECT_MS = 5000
 XOFF_CHUNKS, XON_CHUNKS = 20, 5
 FRAMES = 60
-RING = {"kind": "torus", "sides": [4]}
+RING = {"kind": "torus", "dims": [4]}
 
 
 def onward(server: Server) -> Port:
@@ -51,7 +52,7 @@ def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> Abstra
 
 @contextmanager
 def sender(lab: Lab, port: Port) -> Iterator[socket.socket]:
-    """Sends by a port, past everything that would heed a pause."""
+    """Sends by a port, past everything that would honour a pause."""
     with (
         namespace.inside(lab.namespace(port.node)),
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as made,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cables with a delay: every frame comes late, whole and in order, and the process behind it comes and goes."""
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.lab.test_kill import killed_after, points
 
 MakeLab = Callable[..., Lab]
 
-PAIR = {"kind": "torus", "sides": [2]}
+PAIR = {"kind": "torus", "dims": [2]}
 GROUP = {"kind": "bcube", "n": 2, "levels": 1}
 CABLE = "s0.p0"
 PORT = 4791
@@ -310,7 +311,7 @@ def test_a_node_that_was_deleted_comes_back_delayed(make_lab: MakeLab) -> None:
 def test_a_delayed_fabric_turns_into_another(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2, link={"delay": "5ms"})
     clean = traces(lab.name)
-    for fabric, hops in ((BCUBE_2_2, 2), (PAIR, 1), ({"kind": "torus", "sides": [3]}, 1), (GROUP, 2)):
+    for fabric, hops in ((BCUBE_2_2, 2), (PAIR, 1), ({"kind": "torus", "dims": [3]}, 1), (GROUP, 2)):
         lab.edit(fabric=fabric)
         lab.provision()
         servers = [server.name for server in lab.load()[1].servers]

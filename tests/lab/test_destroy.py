@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Destroying: by name, by file, without a file, all at once; nothing stays and nothing else goes."""
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def test_the_record_may_be_lost(make_lab: MakeLab) -> None:
 
 def test_all_clears_every_fabric_and_nothing_else(make_lab: MakeLab) -> None:
     """In a mount namespace of its own, which sees only the fabrics of this test."""
-    first, second = make_lab(), make_lab({"kind": "torus", "sides": [3]})
+    first, second = make_lab(), make_lab({"kind": "torus", "dims": [3]})
     program = f"""
 import json, subprocess, sys
 from tests.lab import rig

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands on servers, and what becomes of them when the lab goes."""
 
 from __future__ import annotations

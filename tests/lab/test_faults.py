@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of cables: each on its own, merged with what was there, undone at once."""
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def test_a_cut_cable_breaks_the_paths_that_use_it_and_no_others(lab: Lab) -> Non
 
 
 def test_a_cable_between_servers_gets_its_routes_back(make_lab: MakeLab) -> None:
-    lab = make_lab({"kind": "torus", "sides": [3, 3]})
+    lab = make_lab({"kind": "torus", "dims": [3, 3]})
     lab.provision()
     name = next(link.name for link in lab.load()[1].links)
     lab.run("impair", name, "--down")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server's part on the host that plays it, and back again: the test's own namespaces are the hosts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What inspect and ping tell of a lab."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ def test_every_server_port_address_and_peer_is_told(make_lab: MakeLab) -> None:
     lab.provision()
     fabric = lab.load()[1]
     report = lab.inspect()
-    assert (report["fabric"], report["kind"], report["sides"], report["drift"]) == (
+    assert (report["fabric"], report["kind"], report["dims"], report["drift"]) == (
         lab.name,
         "bcube",
         [3, 3],

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs on real cables: which ones the bytes take, and what a job says of a cable that is cut."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 from tests.lab.rig import BCUBE_3_2, REPOSITORY, Lab, command_line, run
 
 MakeLab = Callable[..., Lab]
-TORUS_3_3 = {"kind": "torus", "sides": [3, 3]}
+TORUS_3_3 = {"kind": "torus", "dims": [3, 3]}
 
 ENDLESS = """
 import time, numpy as np, hipsnet

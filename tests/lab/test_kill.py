@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A command killed at any point: the next run completes what it began, or a destroy removes it."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.lab.rig import Lab, hipsnet, traces
 MakeLab = Callable[..., Lab]
 
 POINTS = 24
-TORUS = {"kind": "torus", "sides": [3]}
+TORUS = {"kind": "torus", "dims": [3]}
 BCUBE = {"kind": "bcube", "n": 2, "levels": 1}
 _OURS = ("/hipsnet/node/", "/orchestrator/")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soft switches: they come and go with their fabric, pass all that a bridge passes, and lose nothing lossless."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Provisioning: planned, made, changed in place, mended, and never at the cost of what others made."""
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def test_rate_and_mtu_change_in_place(make_lab: MakeLab) -> None:
 def test_a_fabric_grows_shrinks_and_turns_into_another(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2)
     lab.provision()
-    for fabric, servers in ((BCUBE_3_2, 9), ({"kind": "torus", "sides": [3, 3]}, 9), (BCUBE_2_2, 4)):
+    for fabric, servers in ((BCUBE_3_2, 9), ({"kind": "torus", "dims": [3, 3]}, 9), (BCUBE_2_2, 4)):
         lab.edit(fabric=fabric)
         lab.provision()
         assert lab.provision() == []
@@ -241,7 +242,7 @@ def test_a_provision_that_waited_too_long_is_refused(make_lab: MakeLab) -> None:
 
 
 def test_two_fabrics_live_side_by_side(make_lab: MakeLab) -> None:
-    first, second = make_lab(), make_lab({"kind": "torus", "sides": [3]})
+    first, second = make_lab(), make_lab({"kind": "torus", "dims": [3]})
     first.provision()
     second.provision()
     assert first.provision() == second.provision() == []

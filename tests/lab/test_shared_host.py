@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several servers of a file on one host: they share its loopback and settings, and go one by one."""
 
 from __future__ import annotations

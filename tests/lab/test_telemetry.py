@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read of a lab is what its parts have counted."""
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def test_frames_without_a_program_are_counted_by_the_kernel(make_lab: Callable[.
             for _ in range(50):
                 sender.send(frame)
         after = sources.read()
-    grown = (after.values - before.values)[:, :, fields.WHOLE]
+    grown = (after.values - before.values)[:, :, fields.ALL]
     assert grown[fields.TX_FRAMES, ports.numbers["s01.p0"]] >= 50
     assert (
         grown[fields.RX_FRAMES, ports.numbers["l0g0.p1"]] == grown[fields.TX_FRAMES, ports.numbers["s01.p0"]]
@@ -168,11 +169,11 @@ def test_queues_that_overflow_are_losses(make_lab: Callable[..., Lab]) -> None:
                     continue
         after = sources.read()
         number = ports.numbers["s01.p0"]
-        lost = int((after.values - before.values)[fields.DROPS, number, fields.WHOLE])
+        lost = int((after.values - before.values)[fields.DROPS, number, fields.ALL])
         said = run("tc", "-n", lab.namespace("s01"), "-s", "qdisc", "show", "dev", "p0")
     dropped = re.search(r"dropped (\d+)", said)
     assert dropped and lost == int(dropped[1]) > 300
-    assert after.values[fields.BUFFER, number, fields.WHOLE] > 1_000_000
+    assert after.values[fields.BUFFER, number, fields.ALL] > 1_000_000
 
 
 @contextmanager

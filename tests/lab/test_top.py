@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet top` on a lab: what the screen says is what was counted on the wire."""
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def test_deadlocks_stand_above_the_pauses(lab: Lab) -> None:
 
 
 def test_a_server_that_stops_a_server_is_seen_from_both_sides(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab({"kind": "torus", "sides": [3]})
+    lab = make_lab({"kind": "torus", "dims": [3]})
     lab.provision()
 
     async def act(app: TopApp, pilot: Pilot[None]) -> None:

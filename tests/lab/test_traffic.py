@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP, UDP and ping between all servers, also several hops away, by XDP alone."""
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ MakeLab = Callable[..., Lab]
 TCP_PORT, UDP_PORT = 4000, 4001
 FABRICS = {
     "BCube(3,2)": BCUBE_3_2,
-    "torus 4x4": {"kind": "torus", "sides": [4, 4]},
-    "torus 2x3x2": {"kind": "torus", "sides": [2, 3, 2]},
+    "torus 4x4": {"kind": "torus", "dims": [4, 4]},
+    "torus 2x3x2": {"kind": "torus", "dims": [2, 3, 2]},
 }
 # Longer than one frame of 9000 bytes: what is cut into several must arrive in several.
 MESSAGE = bytes(range(256)) * 100

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thresholds tried on a lab that is there: what comes of each, and that nothing of it stays."""
 
 from __future__ import annotations

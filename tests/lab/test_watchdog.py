@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A frozen receiver's storm in a lab: seen in time, kept from the rest of the fabric, over when it ends."""
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def crossing(fabric: Fabric, dscp: int) -> tuple[Port, Port, bytes]:
 @pytest.mark.parametrize("action", ["drop", "forward", "alert"])
 def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action: str) -> None:
     lab = make_lab(
-        {"kind": "torus", "sides": [4]},
+        {"kind": "torus", "dims": [4]},
         link={"rate": "20Mbit/s"},  # a pause lasts 1.7 s
         pfc={
             "priorities": [PRIORITY],

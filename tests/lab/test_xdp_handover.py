@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers without any privilege on sockets that the node's own process has opened."""
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def place_for_nobody() -> Iterator[Path]:
 
 
 def test_workers_need_no_privilege(make_lab: MakeLab) -> None:
-    lab = make_lab({"kind": "torus", "sides": [3]}, link={"rate": "unlimited", "mtu": 9000})
+    lab = make_lab({"kind": "torus", "dims": [3]}, link={"rate": "unlimited", "mtu": 9000})
     lab.provision()
     _, fabric = lab.load()
     with place_for_nobody() as folder:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet run --transport xdp` on real cables: all algorithms, on BCube and on a torus."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hipsnet.node.forwarding import read_counters
 from tests.lab.rig import BCUBE_3_2, Lab, hipsnet_process
 
 MakeLab = Callable[..., Lab]
-TORUS_3_3 = {"kind": "torus", "sides": [3, 3]}
+TORUS_3_3 = {"kind": "torus", "dims": [3, 3]}
 
 # All in one program: nine interpreters take longer to start than all of this takes.
 SUMS = """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each aspect of a node against the kernel: what is found missing, once applied, is found no more."""
 
 from __future__ import annotations

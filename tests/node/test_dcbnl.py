@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dcbnl messages against those that `dcb` of iproute2 sends to the kernel, byte for byte: 6.1.0, apptrust 6.2.0.
 
 Captured on a device whose driver says of itself what `CARD` says. `tests/vm/inside/test_dcb.py` runs `dcb` itself.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From topology to desired state: what a server and a switch must look like, spelled out."""
 
 from __future__ import annotations

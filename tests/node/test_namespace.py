@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Namespaces with names: marked from the first, entered and left, known from what is none."""
 
 from __future__ import annotations

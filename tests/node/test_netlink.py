@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The netlink socket of a node: long answers, refusals, and what an interrupted request leaves."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
 from hipsnet.node import namespace
-from hipsnet.node.netlink import Netlink, told
+from hipsnet.node.netlink import Netlink, get_attrs
 
 NAME = f"t{os.getpid():x}-netlink"
 LOOPBACK, TABLE, ROUTES = 1, 1000, 700
@@ -34,10 +35,10 @@ def test_an_answer_in_many_pieces_is_whole(netlink: Netlink) -> None:
     for prefix in PREFIXES:
         netlink.route("add", dst=prefix, proto=72, table=TABLE, oif=LOOPBACK, scope=253)
     found = netlink.get_routes(socket.AF_INET, TABLE)
-    assert sorted(told(route, "RTA_DST")[0] for route in found) == sorted(
+    assert sorted(get_attrs(route, "RTA_DST")[0] for route in found) == sorted(
         str(p.network_address) for p in PREFIXES
     )
-    assert {told(route, "RTA_OIF", "RTA_GATEWAY") for route in found} == {(LOOPBACK, None)}
+    assert {get_attrs(route, "RTA_OIF", "RTA_GATEWAY") for route in found} == {(LOOPBACK, None)}
     netlink.flush_routes(socket.AF_INET, TABLE)
     assert netlink.get_routes(socket.AF_INET, TABLE) == []
 
@@ -49,7 +50,7 @@ def test_what_the_kernel_refuses_is_an_error_with_its_number(netlink: Netlink) -
     assert netlink.get_link("p0") is None
     with pytest.raises(NetlinkError):
         netlink.get_links(4711)
-    assert [told(link, "IFLA_IFNAME") for link in netlink.get_links()] == [("lo",)]
+    assert [get_attrs(link, "IFLA_IFNAME") for link in netlink.get_links()] == [("lo",)]
 
 
 def test_the_answer_to_an_interrupted_request_is_not_the_next_ones(
@@ -63,4 +64,4 @@ def test_the_answer_to_an_interrupted_request_is_not_the_next_ones(
         with pytest.raises(KeyboardInterrupt):
             netlink.get_addr(socket.AF_INET)
     loopback = netlink.get_link("lo")
-    assert loopback is not None and told(loopback, "IFLA_IFALIAS") == ("a test's",)
+    assert loopback is not None and get_attrs(loopback, "IFLA_IFALIAS") == ("a test's",)

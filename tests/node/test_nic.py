@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of cards as data: what follows from a file, what is changed in which order, what is lacking."""
 
 from __future__ import annotations

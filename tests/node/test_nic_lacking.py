@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a card lacks, by the command line: an interface without DCB, rings and channels plays a server's port."""
 
 from __future__ import annotations

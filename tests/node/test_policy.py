@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routing by source: who has an address of a port sends by that port, though the routes are shared."""
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def test_only_shared_routes_need_it() -> None:
         assert {route.prefix: route.hops for route in found.routes} == {
             prefix: ((found.link, hops[found.link]),) for prefix, hops in shared.items()
         }
-    for shape in ("bcube, n: 3, levels: 2", "torus, sides: [4, 4]"):
+    for shape in ("bcube, n: 3, levels: 2", "torus, dims: [4, 4]"):
         topology = parse(text % shape, "t.yaml")
         fabric = build(topology)
         assert not any(node_config(topology, fabric, server.name).policies for server in fabric.servers)

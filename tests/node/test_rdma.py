@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices in software: the difference, whose they are, and kernels without them.
 
 What the kernel makes of it is tested in tests/vm/inside/test_rxe_provision.py.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attaching programs to ports: what is right is left, what is another's not touched, what drifts seen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finding kernel headers in the trees that distributions install."""
 
 from __future__ import annotations

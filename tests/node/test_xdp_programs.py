@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiling once, keeping the result, and loading it without the compiler."""
 
 from __future__ import annotations

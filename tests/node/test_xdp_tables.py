@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The forwarding table, the losses and the counters of a node, by what the kernel's maps then hold."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All commands as one: the table of them is whole, and a command imports what it needs and no more."""
 
 from __future__ import annotations

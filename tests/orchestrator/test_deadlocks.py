@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Circles of queues that wait for one another, found in readings that are made for it."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hipsnet.topology.deadlock import circle
 from orchestrator.telemetry import fields
 from orchestrator.telemetry.deadlocks import Deadlock, changes, deadlocks
 from orchestrator.telemetry.events import storms
-from orchestrator.telemetry.fields import PRIORITIES, WHOLE
+from orchestrator.telemetry.fields import ALL, PRIORITIES
 from orchestrator.telemetry.ports import WatchedPorts
 from tests.orchestrator.test_telemetry import ports_of, rates_of, reading
 
@@ -25,7 +26,7 @@ SECOND = 1_000_000  # microseconds
 @pytest.fixture
 def ring() -> WatchedPorts:
     """Four servers in a circle: p0 leads on, p1 back."""
-    return ports_of(kind="torus", sides=(4,))
+    return ports_of(kind="torus", dims=(4,))
 
 
 def found_in(
@@ -37,7 +38,7 @@ def found_in(
         before.tell(fields.INDEX[field], slice(None), slice(0, PRIORITIES), 0)
     after = reading(
         ports, 1.0,
-        tx_frames={(port.name, WHOLE): 7 for port in ports.ports},
+        tx_frames={(port.name, ALL): 7 for port in ports.ports},
         buffer_bytes={(name, priority): waits for name in stuck},
     )  # fmt: skip
     after.tell(fields.INDEX["tx_frames"], slice(None), slice(0, PRIORITIES), 0)
@@ -82,7 +83,7 @@ def test_two_who_pause_each_other_are_none(ring: WatchedPorts) -> None:
 
 
 def test_every_circle_of_a_fabric_is_named_once() -> None:
-    ports = ports_of(kind="torus", sides=(4, 4))
+    ports = ports_of(kind="torus", dims=(4, 4))
     stuck = [port.name for port in ports.ports if port.level == 0]  # four rings, in both directions
     both_ways = found_in(ports, stuck)
     on = [name for deadlock in both_ways for name in deadlock.queues]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet doctor` on this machine, with and without privileges."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people and machines do to a command: nonsense, full disks, no rights, Ctrl-C. It answers in one message."""
 
 from __future__ import annotations

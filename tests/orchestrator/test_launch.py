@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launcher: exit codes, output, and that no way of ending a job leaves a process behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet run`: the programs' environment, the engine's flags and variables, measurements and their JSON."""
 
 from __future__ import annotations

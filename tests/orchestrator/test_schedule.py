@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet schedule`: what it prints, its JSON, and what it refuses."""
 
 from __future__ import annotations

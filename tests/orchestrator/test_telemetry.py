@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From counters to rates, pauses and storms: pure functions, on numbers of every kind."""
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from hipsnet.topology import Topology, build
 from orchestrator.telemetry import fields
 from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.events import changes_of_links, changes_of_storms, storms
-from orchestrator.telemetry.fields import FIELDS, LANES, WHOLE
+from orchestrator.telemetry.fields import ALL, COLUMNS, FIELDS
 from orchestrator.telemetry.pauses import pauses, roots, stoppers_of
 from orchestrator.telemetry.ports import WatchedPorts, watch_lab
 from orchestrator.telemetry.rates import Rates, between, increase, possible
 from orchestrator.telemetry.reading import Reading, empty
-from orchestrator.telemetry.sample import lanes, sample
+from orchestrator.telemetry.sample import priorities, sample
 
 MOST = 10_000_000
 
@@ -63,12 +64,12 @@ def bcube() -> WatchedPorts:
 
 
 def reading(ports: WatchedPorts, time_s: float, **counts: dict[tuple[str, int], int]) -> Reading:
-    """All ports up; `counts` by field, then by port's name and lane."""
+    """All ports up; `counts` by field, then by port's name and priority."""
     found = empty(time_s, len(ports))
     found.present[:] = found.up[:] = True
     for field, values in counts.items():
-        for (name, lane), value in values.items():
-            found.tell(fields.INDEX[field], ports.numbers[name], lane, value)
+        for (name, priority), value in values.items():
+            found.tell(fields.INDEX[field], ports.numbers[name], priority, value)
     return found
 
 
@@ -78,8 +79,8 @@ def rates_of(ports: WatchedPorts, before: Reading, after: Reading) -> Rates:
 
 
 def test_rates_are_of_the_time_that_passed(bcube: WatchedPorts) -> None:
-    before = reading(bcube, 10.0, rx_bytes={("s00.p0", WHOLE): 1000}, rx_pause_us={("s00.p0", 3): 0})
-    after = reading(bcube, 12.0, rx_bytes={("s00.p0", WHOLE): 6000}, rx_pause_us={("s00.p0", 3): 500_000})
+    before = reading(bcube, 10.0, rx_bytes={("s00.p0", ALL): 1000}, rx_pause_us={("s00.p0", 3): 0})
+    after = reading(bcube, 12.0, rx_bytes={("s00.p0", ALL): 6000}, rx_pause_us={("s00.p0", 3): 500_000})
     found = sample(rates_of(bcube, before, after), bcube.numbers["s00.p0"], 3)
     assert found.rx_bps == 20_000 and found.whole == {"rx_bps"}
     assert found.rx_pause_share == 0.25
@@ -89,15 +90,15 @@ def test_rates_are_of_the_time_that_passed(bcube: WatchedPorts) -> None:
 def test_a_port_that_vanished_has_no_rate_and_one_that_is_new_has_what_it_counted(
     bcube: WatchedPorts,
 ) -> None:
-    there = {("s00.p0", WHOLE): 5}
+    there = {("s00.p0", ALL): 5}
     gone = reading(bcube, 1.0)
     gone.present[:] = False
     before, back = reading(bcube, 0.0, drops=there), reading(bcube, 2.0, drops=there)
     number = bcube.numbers["s00.p0"]
     for first, second in ((before, gone), (gone, back)):
-        assert math.isnan(rates_of(bcube, first, second).amounts[fields.DROPS, number, WHOLE])
+        assert math.isnan(rates_of(bcube, first, second).amounts[fields.DROPS, number, ALL])
     back.epoch[number] = 1
-    assert rates_of(bcube, before, back).amounts[fields.DROPS, number, WHOLE] == 5
+    assert rates_of(bcube, before, back).amounts[fields.DROPS, number, ALL] == 5
 
 
 def test_what_one_end_received_the_other_has_sent(bcube: WatchedPorts) -> None:
@@ -108,19 +109,19 @@ def test_what_one_end_received_the_other_has_sent(bcube: WatchedPorts) -> None:
     sum_up(found)
     s00, s01, switch = (bcube.numbers[name] for name in ("s00.p0", "s01.p0", "l0g0.p0"))
     assert found.values[fields.TX_PAUSE_FRAMES, switch, 3] == 7
-    assert found.values[fields.TX_PAUSE_FRAMES, switch, WHOLE] == 9
+    assert found.values[fields.TX_PAUSE_FRAMES, switch, ALL] == 9
     assert found.values[fields.RX_PAUSE_US, s01, 3] == 9
     assert not found.known[fields.RX_PAUSE_US, s00].any()
 
 
 def test_lines_are_lossless_priorities_paused_ones_and_whole_ports(bcube: WatchedPorts) -> None:
     found = reading(bcube, 0.0, rx_pause_frames={("s00.p0", 5): 1, ("s00.p0", 3): 0})
-    rows = lanes(bcube, found).tolist()
+    rows = priorities(bcube, found).tolist()
     number = bcube.numbers["s00.p0"]
-    assert [lane for port, lane in rows if port == number] == [5]
-    assert all(lane == WHOLE for port, lane in rows if port != number)
+    assert [priority for port, priority in rows if port == number] == [5]
+    assert all(priority == ALL for port, priority in rows if port != number)
     lossless = WatchedPorts(bcube.fabric, bcube.ports, (3,))
-    assert len(lanes(lossless, found)) == len(bcube) + 1
+    assert len(priorities(lossless, found)) == len(bcube) + 1
 
 
 def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
@@ -148,7 +149,7 @@ def test_a_circle_has_no_beginning() -> None:
     ring = [("a", "b", 3), ("b", "c", 3), ("c", "a", 3), ("x", "a", 4)]
     assert all(roots(stoppers_of(ring), node, 3) == () for node in "abc")
     assert roots(stoppers_of([*ring, ("d", "a", 3)]), "c", 3) == ("d",)
-    torus = ports_of(kind="torus", sides=(4,))
+    torus = ports_of(kind="torus", dims=(4,))
     ends = {(f"s{at}.p{way}", 3): 0 for at in range(4) for way in (0, 1)}
     stopped = {key: 5 if key[0].endswith("p0") else 0 for key in ends}
     found = pauses(
@@ -162,7 +163,7 @@ def test_a_circle_has_no_beginning() -> None:
 
 def amounts(ports: WatchedPorts, **values: float) -> Rates:
     """Of one second; the values are those of port 0 in priority 3."""
-    found = np.full((len(FIELDS), len(ports), LANES), np.nan)
+    found = np.full((len(FIELDS), len(ports), COLUMNS), np.nan)
     for name, value in values.items():
         found[fields.INDEX[name], 0, 3] = value
     return Rates(1.0, found)

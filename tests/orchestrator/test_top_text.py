@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers, histories and plans of fabrics, as they stand on the screen."""
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def test_a_history_is_drawn_below_its_top() -> None:
     "fabric",
     [
         {"kind": "bcube", "n": 3, "levels": 3},
-        {"kind": "torus", "sides": (2,)},
-        {"kind": "torus", "sides": (4, 3)},
-        {"kind": "torus", "sides": (3, 2, 4)},
+        {"kind": "torus", "dims": (2,)},
+        {"kind": "torus", "dims": (4, 3)},
+        {"kind": "torus", "dims": (3, 2, 4)},
         {"kind": "fattree", "servers": 16},
     ],
     ids=str,

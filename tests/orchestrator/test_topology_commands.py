@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet schema, init, routes, graph`: what they print, write and refuse."""
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def test_schema_is_json():
     ("arguments", "servers", "name", "rate_bps", "mtu"),
     [
         (["bcube", "--ports", "4", "--levels", "2", "--name", "big"], 16, "big", 500_000_000, 9000),
-        (["torus", "--sides", "2,3,2", "--rate", "unlimited"], 12, "demo", None, 9000),
+        (["torus", "--dims", "2,3,2", "--rate", "unlimited"], 12, "demo", None, 9000),
         (["fattree", "--servers", "9", "--nics", "1", "--mtu", "1500"], 9, "demo", 500_000_000, 1500),
         (["fattree", "--servers", "9", "--nics", "2", "--k", "8"], 9, "demo", 500_000_000, 9000),
     ],
@@ -70,7 +71,7 @@ def test_routes_as_json_are_the_paths(file):
 
 def test_routes_on_a_torus_and_a_fat_tree(tmp_path):
     path = tmp_path / "t.yaml"
-    path.write_text(hipsnet("init", "torus", "--sides", "3,3").stdout)
+    path.write_text(hipsnet("init", "torus", "--dims", "3,3").stdout)
     answer = json.loads(hipsnet("routes", path, "00", "11", "--json").stdout)
     assert len(answer["paths"]) == 4
     assert all(hop["via"] is None for path in answer["paths"] for hop in path["hops"])

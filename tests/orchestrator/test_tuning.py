@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which thresholds are tried, and which of them is proposed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled core with the faces that tests have to it, shared by the tests of the stack."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from hipsnet.stack import building
 from hipsnet.stack.roce import core as stack_core
 from hipsnet.stack.roce.core import Core
 
-_FACES = [str(Path(__file__).with_name(name)) for name in ("wire_face.c", "wrap.c", "exchange_face.c")]
+_FACES = [str(Path(__file__).with_name(name)) for name in ("wire_face.c", "wrap.c", "busy_poll_face.c")]
 _SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames as scapy makes and reads them: an oracle that shares nothing with the stack."""
 
 from __future__ import annotations

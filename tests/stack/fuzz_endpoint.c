@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A fuzzer's way into an endpoint: its input is read as a history of frames, posts, requests for frames and
  * time. Frames come raw, or with headers, PSN and ICRC that fit, so that what lies behind those is reached.

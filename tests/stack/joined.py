@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two stacks at the ends of a cable, with one connection between them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three servers in a row, a - m - b: what a sends to b passes through m."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two endpoints joined in memory, by a link that delays, loses, doubles and reorders, under a clock of its own."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NEVER = 2**64 - 1
 @dataclass(frozen=True)
 class Faults:
     """Of every frame: the chance to be lost, to come twice, to be held up so that others overtake it,
-    and, if it says that marks are heeded, to be marked by a congested switch."""
+    and, if it says that marks are honoured, to be marked by a congested switch."""
 
     loss: float = 0.0
     double: float = 0.0

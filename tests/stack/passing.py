@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames that pass through a server, and the endpoint there that works all the while."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs over xdp: a lab of real cables, and every rank a process in its node's namespace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AF_XDP sockets by their C face, for tests: what Python sees of frames, and frames for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A soft switch for tests: its core, with frames that are only numbers, and a clock that the test holds. */
 #include <stdlib.h>
 
@@ -166,7 +167,7 @@ void rig_memory(struct rig *rig, u64 chunks)
 	rig->core.memory_free = chunks;
 }
 
-const struct buffer_group *rig_group(struct rig *rig, u32 port, u32 priority)
+const struct priority_group *rig_group(struct rig *rig, u32 port, u32 priority)
 {
 	return &rig->core.buffer.groups[port][priority];
 }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A soft switch's core under a clock of the test's own, and a port's pauses by themselves."""
 
 from __future__ import annotations

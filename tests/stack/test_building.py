@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C is compiled anew after an edit of what it is made of, and of nothing else; its folders import one way."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file of the soft switches' counters: read if it is of this version and whole, refused otherwise."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hostile frames, thousands of them: `tools/fuzz` does it for as long as one likes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The invariant CRC, by both ways to compute it, against zlib's CRC-32."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pauses of a port: for how long, told again in time, let go with hysteresis, and counted."""
 
 from __future__ import annotations

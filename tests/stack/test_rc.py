@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reliable connection carries messages byte for byte, whatever the link does to its packets."""
 
 from __future__ import annotations

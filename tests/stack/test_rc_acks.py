@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When an acknowledgement leaves: with what is sent in any case, and alone only if nothing else is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a reliable connection refuses, waits for, and gives up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pair keeps its rate, and slows down when switches say that they are congested."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reliable connection under AddressSanitizer and UndefinedBehaviorSanitizer: its other tests once more."""
 
 from __future__ import annotations

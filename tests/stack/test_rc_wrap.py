@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters of 24 bits wrap around, and nobody notices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The accounts of a switch's buffer: always whole, and no lossless frame lost whatever comes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a switch does to frames: where they go, in which order, how fast, and with which mark."""
 
 from __future__ import annotations

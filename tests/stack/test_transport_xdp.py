@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The executor on RoCEv2 in userspace: every algorithm, type and size, lossy cables, and peers that go."""
 
 from __future__ import annotations
@@ -131,5 +132,5 @@ def test_a_second_job_on_the_same_ports_is_refused(lab: Lab) -> None:
 
 @pytest.mark.parametrize("mtu", [1500, 3506])
 def test_small_frames(tmp_path: Path, mtu: int) -> None:
-    for small in provisioned(tmp_path, "torus", {"sides": [3]}, mtu):
+    for small in provisioned(tmp_path, "torus", {"dims": [3]}, mtu):
         assert run(small, ones) == [Outcome(value=3.0)] * 3

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PFC watchdog on a clock of the test's own: what is a storm, what happens in it, and when it is over."""
 
 from __future__ import annotations

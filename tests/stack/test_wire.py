@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wire formats: value to bytes and back, known bytes, and scapy's opinion of whole frames."""
 
 from __future__ import annotations

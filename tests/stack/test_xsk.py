@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AF_XDP sockets on a cable: every byte of every frame, and every chunk of the memory."""
 
 from __future__ import annotations

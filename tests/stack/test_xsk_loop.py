@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop over a port: whole transfers, the rate of the cable, and pauses between two endpoints."""
 
 from __future__ import annotations

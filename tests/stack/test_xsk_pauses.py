@@ -1,4 +1,5 @@
-"""Pauses on the wire: an endpoint that sends and heeds them, and a server that holds what it forwards."""
+# SPDX-License-Identifier: Apache-2.0
+"""Pauses on the wire: an endpoint that sends and honours them, and a server that holds what it forwards."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server between two cables, one of which pauses for ever: what becomes of the frames that it holds."""
 
 from __future__ import annotations

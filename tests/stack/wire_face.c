@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The functions of wire/wire.h, which are inline, and the reading of whole packets, for cffi. */
 #include "roce/packet.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Two pairs in memory that exchange empty messages as fast as they can, to count far. */
 #include <string.h>
 

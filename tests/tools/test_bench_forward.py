@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tools/bench forward`: that both ways deliver what is sent, what it reports, and that it leaves nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tools/bench stack`: that all four loops move something, what it reports, and that it leaves nothing."""
 
 from __future__ import annotations

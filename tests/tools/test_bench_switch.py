@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tools/bench switch` and `tools/bench pfc-spread`: what they report of labs that run, and what they draw."""
 
 from __future__ import annotations

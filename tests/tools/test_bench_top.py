@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tools/bench top` on a small fabric: what it says is the CPU time of a `top` that was alive."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wheel, installed in another folder, is all that the command needs: sources of the kernel programs included."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics by name, and a packet that walks them hop by hop: written against the tables alone."""
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ SHAPES = {
     "bcube(5,2)": "{kind: bcube, n: 5, levels: 2}",
     "bcube(2,4)": "{kind: bcube, n: 2, levels: 4}",
     "bcube(8,2)": "{kind: bcube, n: 8, levels: 2}",
-    "torus(3,3)": "{kind: torus, sides: [3, 3]}",
-    "torus(4,4)": "{kind: torus, sides: [4, 4]}",
-    "torus(2,3,2)": "{kind: torus, sides: [2, 3, 2]}",
-    "torus(2,2)": "{kind: torus, sides: [2, 2]}",
-    "torus(6)": "{kind: torus, sides: [6]}",
-    "torus(5,2,4)": "{kind: torus, sides: [5, 2, 4]}",
-    "torus(2,7)": "{kind: torus, sides: [2, 7]}",
-    "torus(3,2,3,2)": "{kind: torus, sides: [3, 2, 3, 2]}",
+    "torus(3,3)": "{kind: torus, dims: [3, 3]}",
+    "torus(4,4)": "{kind: torus, dims: [4, 4]}",
+    "torus(2,3,2)": "{kind: torus, dims: [2, 3, 2]}",
+    "torus(2,2)": "{kind: torus, dims: [2, 2]}",
+    "torus(6)": "{kind: torus, dims: [6]}",
+    "torus(5,2,4)": "{kind: torus, dims: [5, 2, 4]}",
+    "torus(2,7)": "{kind: torus, dims: [2, 7]}",
+    "torus(3,2,3,2)": "{kind: torus, dims: [3, 2, 3, 2]}",
     "fattree(9)": "{kind: fattree, servers: 9}",
     "fattree(9x2)": "{kind: fattree, servers: 9, nics: 2}",
     "fattree(16)": "{kind: fattree, servers: 16}",

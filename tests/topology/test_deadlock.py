@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The channel-dependency graph finds the circles that are there, and no others."""
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ def test_a_named_circle_is_one_of_packets(shape, make_fabric, packets):
         ("{kind: bcube, n: 3, levels: 2}", False, True),
         ("{kind: bcube, n: 8, levels: 1}", False, False),
         ("{kind: bcube, n: 4, levels: 3}", False, True),
-        ("{kind: torus, sides: [3, 3]}", False, True),
-        ("{kind: torus, sides: [3, 3, 3]}", False, True),
-        ("{kind: torus, sides: [2, 2, 2]}", False, True),
-        ("{kind: torus, sides: [4, 3]}", True, True),
-        ("{kind: torus, sides: [5, 5]}", True, True),
+        ("{kind: torus, dims: [3, 3]}", False, True),
+        ("{kind: torus, dims: [3, 3, 3]}", False, True),
+        ("{kind: torus, dims: [2, 2, 2]}", False, True),
+        ("{kind: torus, dims: [4, 3]}", True, True),
+        ("{kind: torus, dims: [5, 5]}", True, True),
         ("{kind: fattree, servers: 16}", False, False),
         ("{kind: fattree, servers: 9, nics: 4}", False, False),
     ],
@@ -96,9 +97,9 @@ def test_known_verdicts(flow, fixed, disjoint, make_fabric):
     ("flow", "ways", "cure"),
     [
         ("{kind: bcube, n: 3, levels: 2}", "disjoint", "fixed"),
-        ("{kind: torus, sides: [3, 3]}", "disjoint", "fixed"),
-        ("{kind: torus, sides: [4, 4]}", "disjoint", "neighbours"),
-        ("{kind: torus, sides: [4, 4]}", "fixed", "neighbours"),
+        ("{kind: torus, dims: [3, 3]}", "disjoint", "fixed"),
+        ("{kind: torus, dims: [4, 4]}", "disjoint", "neighbours"),
+        ("{kind: torus, dims: [4, 4]}", "fixed", "neighbours"),
     ],
 )
 def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow, ways, cure):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics have the servers, switches, cables and addresses that their definitions say."""
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ def test_ends_of_a_cable_share_a_subnet_that_no_other_cable_has(shape, make_fabr
 
 def test_bcube_neighbours_differ_in_one_digit(bcube, make_fabric):
     fabric = make_fabric(bcube)
-    assert len(fabric.servers) == math.prod(fabric.sides)
+    assert len(fabric.servers) == math.prod(fabric.dims)
     for switch in fabric.switches:
         members = [fabric.nodes[fabric.peer(port).node] for port in switch.ports]
         for a, b in itertools.combinations(members, 2):
-            differing = [d for d in range(len(fabric.sides)) if a.digits[d] != b.digits[d]]
+            differing = [d for d in range(len(fabric.dims)) if a.digits[d] != b.digits[d]]
             assert differing == [switch.level]
-        assert [member.digits[switch.level] for member in members] == list(range(fabric.sides[0]))
+        assert [member.digits[switch.level] for member in members] == list(range(fabric.dims[0]))
         assert {fabric.peer(port).index for port in switch.ports} == {switch.level}
 
 
@@ -104,9 +105,9 @@ def test_torus_cables_step_by_one(torus, make_fabric):
     fabric = make_fabric(torus)
     for link in fabric.links:
         a, b = fabric.nodes[link.a.node], fabric.nodes[link.b.node]
-        side = fabric.sides[link.a.level]
-        step = [(y - x) % s for x, y, s in zip(a.digits, b.digits, fabric.sides, strict=True)]
-        assert step == [int(d == link.a.level) for d in range(len(fabric.sides))]
+        side = fabric.dims[link.a.level]
+        step = [(y - x) % s for x, y, s in zip(a.digits, b.digits, fabric.dims, strict=True)]
+        assert step == [int(d == link.a.level) for d in range(len(fabric.dims))]
         assert (link.a.direction, link.b.direction) == ((1, -1) if side > 2 else (0, 0))
         assert int(link.b.address.ip) == int(link.a.address.ip) + 1
 
@@ -137,7 +138,7 @@ def test_fattree_takes_the_smallest_k_that_fits(make_fabric):
 
 
 def test_names_keep_digits_apart_when_a_side_has_more_than_ten(make_fabric):
-    fabric = make_fabric("{kind: torus, sides: [12, 2]}")
+    fabric = make_fabric("{kind: torus, dims: [12, 2]}")
     assert fabric.servers[-1].name == "s111"
     assert fabric.servers[0].name == "s000"
     assert len({server.name for server in fabric.servers}) == 24

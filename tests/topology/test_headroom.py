@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Headroom against what others publish: their formulas are written out here, from their own sources."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures show every node once and every cable once, and nothing covers anything else."""
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ FLOWS = [
     "{kind: bcube, n: 2, levels: 3}",
     "{kind: bcube, n: 4, levels: 3}",
     "{kind: bcube, n: 5, levels: 1}",
-    "{kind: torus, sides: [3, 3]}",
-    "{kind: torus, sides: [4, 4]}",
-    "{kind: torus, sides: [2, 3, 2]}",
-    "{kind: torus, sides: [4, 4, 4]}",
-    "{kind: torus, sides: [3, 2, 3, 2, 2]}",
-    "{kind: torus, sides: [12]}",
+    "{kind: torus, dims: [3, 3]}",
+    "{kind: torus, dims: [4, 4]}",
+    "{kind: torus, dims: [2, 3, 2]}",
+    "{kind: torus, dims: [4, 4, 4]}",
+    "{kind: torus, dims: [3, 2, 3, 2, 2]}",
+    "{kind: torus, dims: [12]}",
     "{kind: fattree, servers: 9}",
     "{kind: fattree, servers: 9, nics: 2}",
     "{kind: fattree, servers: 5, nics: 3}",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A right file is understood; a wrong one is answered with line, key, what was found and what is allowed."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipsnet.errors import TopologyError
-from hipsnet.topology import parse, starter
+from hipsnet.topology import parse, templates
 from hipsnet.topology.schema import BCube
 
 HEAD = "version: 1\nname: demo\nfabric: {kind: bcube, n: 3, levels: 2}\n"
@@ -87,8 +88,8 @@ BAD = {
         *(6, "fabric.level", "an unknown key", "kind, n, levels", "levels"),
     ),
     "a key of another kind": (
-        "version: 1\nname: demo\nfabric:\n  kind: torus\n  sides: [3, 3]\n  levels: 2\n",
-        *(6, "fabric.levels", "an unknown key", "kind, sides", "sides"),
+        "version: 1\nname: demo\nfabric:\n  kind: torus\n  dims: [3, 3]\n  levels: 2\n",
+        *(6, "fabric.levels", "an unknown key", "kind, dims", "dims"),
     ),
     "no kind": (
         "version: 1\nname: demo\nfabric: {n: 3}\n",
@@ -119,25 +120,25 @@ BAD = {
         HEAD.replace("n: 3, levels: 2", "n: 64, levels: 4"),
         *(3, "fabric", "134217728 ports", "BCube(9,4) or BCube(64,2)", None),
     ),
-    "sides as text": (
-        "version: 1\nname: demo\nfabric: {kind: torus, sides: 3x3}\n",
-        *(3, "fabric.sides", "3x3", "a list of 1 to 15, each a whole number from 2", None),
+    "dims as text": (
+        "version: 1\nname: demo\nfabric: {kind: torus, dims: 3x3}\n",
+        *(3, "fabric.dims", "3x3", "a list of 1 to 15, each a whole number from 2", None),
     ),
     "a side of one": (
-        "version: 1\nname: demo\nfabric:\n  kind: torus\n  sides:\n  - 3\n  - 1\n",
-        *(7, "fabric.sides[1]", "1", "from 2 to 1024", None),
+        "version: 1\nname: demo\nfabric:\n  kind: torus\n  dims:\n  - 3\n  - 1\n",
+        *(7, "fabric.dims[1]", "1", "from 2 to 1024", None),
     ),
-    "no sides": (
-        "version: 1\nname: demo\nfabric: {kind: torus, sides: []}\n",
-        *(3, "fabric.sides", "a list of 0", "a list of 1 to 15", None),
+    "no dims": (
+        "version: 1\nname: demo\nfabric: {kind: torus, dims: []}\n",
+        *(3, "fabric.dims", "a list of 0", "a list of 1 to 15", None),
     ),
     "torus too large": (
-        "version: 1\nname: demo\nfabric: {kind: torus, sides: [40, 40, 40]}\n",
-        *(3, "fabric", "384000 ports", "sides 22, 22, 22 or sides 40, 40", None),
+        "version: 1\nname: demo\nfabric: {kind: torus, dims: [40, 40, 40]}\n",
+        *(3, "fabric", "384000 ports", "dims 22, 22, 22 or dims 40, 40", None),
     ),
     "torus with too many bits": (
-        "version: 1\nname: demo\nfabric: {kind: torus, sides: [9, 9, 9, 9]}\n",
-        *(3, "fabric", "port addresses need 17 bits", "sides 8, 8, 8, 8 or sides 9, 9, 9", None),
+        "version: 1\nname: demo\nfabric: {kind: torus, dims: [9, 9, 9, 9]}\n",
+        *(3, "fabric", "port addresses need 17 bits", "dims 8, 8, 8, 8 or dims 9, 9, 9", None),
     ),
     "an odd k": (
         "version: 1\nname: demo\nfabric: {kind: fattree, servers: 9, k: 5}\n",
@@ -343,7 +344,7 @@ def test_deep_nesting_is_answered():
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_whatever_is_damaged_the_answer_is_a_topology_or_its_error(data):
-    text = data.draw(st.sampled_from([FULL, starter.torus("3,3", "demo", "unlimited", 9000)]))
+    text = data.draw(st.sampled_from([FULL, templates.torus("3,3", "demo", "unlimited", 9000)]))
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))

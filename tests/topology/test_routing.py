@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets that follow the route tables hop by hop arrive, and along the paths that `paths` names."""
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ def pairs(fabric: Fabric):
 
 def distance(fabric: Fabric, a, b) -> int:
     """Hops on a shortest way, from the definition of the fabric."""
-    steps = [(y - x) % side for x, y, side in zip(a.digits, b.digits, fabric.sides, strict=True)]
+    steps = [(y - x) % side for x, y, side in zip(a.digits, b.digits, fabric.dims, strict=True)]
     if fabric.kind == "bcube":
         return sum(map(bool, steps))
-    return sum(min(step, side - step) for step, side in zip(steps, fabric.sides, strict=True))
+    return sum(min(step, side - step) for step, side in zip(steps, fabric.dims, strict=True))
 
 
 def test_every_address_of_every_server_is_reached_from_every_server(shape, make_fabric, packets):
@@ -118,7 +119,7 @@ def assert_connected(fabric: Fabric, path, packets) -> None:
 
 def test_bcube_has_k_disjoint_paths_that_packets_really_take(bcube, make_fabric, packets):
     fabric = make_fabric(bcube)
-    k = len(fabric.sides)
+    k = len(fabric.dims)
     for source, target in pairs(fabric):
         found = paths(fabric, source.name, target.name)
         assert len(found) == k
@@ -146,8 +147,8 @@ def test_torus_has_disjoint_paths_that_packets_really_take(torus, make_fabric, p
     fabric = make_fabric(torus)
     for source, target in pairs(fabric):
         found = paths(fabric, source.name, target.name)
-        assert len(fabric.sides) <= len(found) <= len(source.ports)
-        if max(fabric.sides) == 3:
+        assert len(fabric.dims) <= len(found) <= len(source.ports)
+        if max(fabric.dims) == 3:
             assert len(found) == len(source.ports)
         assert_disjoint(fabric, found)
         assert len(found[0].hops) == distance(fabric, source, target)
@@ -176,8 +177,8 @@ def test_paths_of_any_bcube_and_torus_are_disjoint(data):
         n, levels = data.draw(st.sampled_from([(2, 5), (3, 4), (4, 3), (6, 3), (7, 2), (16, 2), (9, 1)]))
         shape, least = f"{{kind: bcube, n: {n}, levels: {levels}}}", levels
     else:
-        sides = data.draw(st.lists(st.integers(2, 9), min_size=1, max_size=3))
-        shape, least = f"{{kind: torus, sides: {sides}}}", len(sides)
+        dims = data.draw(st.lists(st.integers(2, 9), min_size=1, max_size=3))
+        shape, least = f"{{kind: torus, dims: {dims}}}", len(dims)
     fabric = build(parse(f"version: 1\nname: demo\nfabric: {shape}\n", "t.yaml"))
     ranks = st.integers(0, len(fabric.servers) - 1)
     source, target = data.draw(st.lists(ranks, min_size=2, max_size=2, unique=True))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JSON Schema that editors read is that of the files that `parse` accepts."""
 
 from __future__ import annotations

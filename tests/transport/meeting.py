@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks in one process, connected over addresses of the loopback interface."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draining TCP sleeps until a socket that still has bytes to send can take them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a peer said before it closed is told before its end, also where a send finds the end first."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 from hipsnet.collective import protocol
-from hipsnet.collective.executor import Executor, Patience
+from hipsnet.collective.executor import Executor, Timeouts
 from hipsnet.collective.plan import Plan
 from hipsnet.errors import CollectiveError
 from hipsnet.transport.interface import Completion, Event
@@ -73,7 +74,7 @@ def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
     with meeting([(0, 1), (1, 2)]) as (first, middle, last):
         waiting, failing = executor(first, 0), executor(middle, 1)
         for _ in range(1000):  # more than is read at once
-            first.transport.post_message(0, protocol.ALIVE)
+            first.transport.post_message(0, protocol.HEARTBEAT)
         first.transport.poll(0)
         last.transport.close()
         with pytest.raises(CollectiveError, match=r"rank 1 gives up .*, at rank 2 .*: rank 2: "):
@@ -83,7 +84,7 @@ def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
 
 
 def executor(end: End, rank: int) -> Executor:
-    return Executor(end.transport, rank, end.peers, Patience(5.0, 10.0))
+    return Executor(end.transport, rank, end.peers, Timeouts(5.0, 10.0))
 
 
 def run(executor: Executor, peers: int) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GIDs out of a sysfs tree: by netdev and address, whatever their index."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Credits and signals: whatever the interleaving, a receive is always posted and nothing is lost or stuck."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much connections over AF_XDP have under way: what the rings on the way hold, whoever is late."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests under `inside/` run in a virtual machine with the distribution's kernel, one for all of them.
 
 Collected here, each remains a test of its own. The machine is started before the first test of the run, whichever
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.elsewhere import run_elsewhere
+from tests.remote_pytest import run_remotely
 from tests.vm.machine_run import in_machine
 
 INSIDE = Path(__file__).parent / "inside"
@@ -21,4 +22,4 @@ INSIDE = Path(__file__).parent / "inside"
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Start the machine, if there are tests for it, and this is not it."""
     if "HIPSNET_VM" not in os.environ:
-        run_elsewhere(session, [item for item in session.items if INSIDE in item.path.parents], in_machine)
+        run_remotely(session, [item for item in session.items if INSIDE in item.path.parents], in_machine)

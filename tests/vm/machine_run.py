@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of pytest in a virtual machine."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from kernel import cache_folder
-from tests.elsewhere import Outputs, outputs_of, running
+from tests.remote_pytest import Outputs, outputs_of, running
 from tools.virtual_machine.installed import find_kernel, require_programs
 
 MODULES = ("veth", "ib_uverbs", "rdma_rxe")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line of the benchmarks: every module with an `app` adds its commands."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the all-reduce benchmark compares: fabrics, contenders, sizes, and the figures that are wanted."""
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ FABRICS = {
     "bcube": "{kind: bcube, n: 3, levels: 2}",
     "tree": "{kind: fattree, servers: 9, nics: 1}",
     "tree2": "{kind: fattree, servers: 9, nics: 2}",
-    "torus": "{kind: torus, sides: [3, 3]}",
+    "torus": "{kind: torus, dims: [3, 3]}",
 }
 """Nine servers each; the fabric section of their topology files."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank of the peer that we compare with: PyTorch's all-reduce by its Gloo backend."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labs with soft switches for a benchmark, gone when it is done."""
 
 from __future__ import annotations

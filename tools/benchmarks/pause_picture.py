@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics side by side, each cable in the colour of the share of time for which pauses stopped it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far the pauses of one frozen receiver spread: in BCube no farther than its switch, in a Fat-Tree everywhere.
 
 Every server sends RoCE-marked frames that obey PFC as its synchronization would: in BCube to its neighbours

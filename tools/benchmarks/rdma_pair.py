@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two rxe devices at the ends of one cable, both in this namespace: what each sends really crosses the cable.
 
 The kernel would deliver what goes to an address of its own over the loopback. So the table of local addresses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the stack adds to AF_XDP: one reliable connection against a bare loop, and against TCP."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See stack_loops.h. */
 #define _GNU_SOURCE
 #include <poll.h>

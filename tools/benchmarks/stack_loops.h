@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tools/bench stack measures, in C on both sides, so that no interpreter is measured with it. */
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a soft switch carries: frames a second on one core, an incast with PFC and without, and HiPS over six."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A path of three nodes in namespaces: generator, router (forwarding by XDP or by the kernel), sink.
 
 Both ways get the same frames from the same generator (the kernel's test-run, sending live frames) and are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns of a benchmark: a bar while they go, then their results as a table, JSON, or both."""
 
 from __future__ import annotations

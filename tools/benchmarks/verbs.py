@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bandwidth of the verbs transport against perftest's ib_write_bw and the TCP transport, in one virtual machine."""
 
 from __future__ import annotations

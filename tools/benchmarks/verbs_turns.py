@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The turns of `tools/bench verbs`, in the machine: prints one JSON line for each.
 
 Each turn writes messages of one size from one process to another over the same cable: by perftest's
@@ -24,7 +25,7 @@ import numpy as np
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Event, Peer, Transport
-from hipsnet.transport.opening import Options, open_transport
+from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs.devices import endpoint_of
 from hipsnet.transport.verbs.flow import SIGNAL_EVERY, WINDOW
 from tools.benchmarks.rdma_pair import ENDS, rdma_pair

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The first program of ours inside the machine: reads what is to be run, runs it, and tells how it ended.
 # Standard input carries strings that end in NUL: a folder, a count and so many modules, a count and so many
 # arguments. The port hipsnet.answer gets one line at a time: `ready`, `exit CODE`, or `failed WHY`.

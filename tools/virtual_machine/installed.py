@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a virtual machine needs to be installed, and the packages that bring it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Booting a machine, running one command in it, and leaving nothing of it.
 
 virtme-ng boots the kernel on this machine's own files, read-only: what is written there stays in the machine's

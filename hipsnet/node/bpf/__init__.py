@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bpf system call, by libbpf: maps, programs, pins and attachments as file descriptors and bytes."""
 
 from hipsnet.node.bpf.attachments import Attachment, attach, attached, unattach

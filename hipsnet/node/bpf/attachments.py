@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """XDP programs on interfaces of the caller's namespace: asked for, attached, taken away."""
 
 from __future__ import annotations

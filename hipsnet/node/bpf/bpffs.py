@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of maps and programs in bpffs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calling libbpf: what it answers, and the descriptors that it gives."""
 
 from __future__ import annotations

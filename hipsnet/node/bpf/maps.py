@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maps: made, opened by id, described, read and written."""
 
 from __future__ import annotations

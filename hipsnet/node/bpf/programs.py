@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """XDP programs: loaded, opened by id, described."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pacer: a token bucket that is kept as the time at which the next frame may go. It has no tick, and
  * divides only when the rate changes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Priority flow control (IEEE 802.1Qbb) of one port: what the other end of the cable has stopped here, and
  * what is stopped there. Pure state: frames come and go as their values, time is an argument, in nanoseconds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See cable/watchdog.h. */
 #include "cable/watchdog.h"
 

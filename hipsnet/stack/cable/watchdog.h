@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The PFC watchdog of one queue, a lossless priority of a port, in the manner of SONiC's pfcwd: whether the
  * other end of the cable has stopped it for so long that it must be broken, and whether it is well again.
@@ -16,7 +17,7 @@
 enum watchdog_action {
 	WATCHDOG_OFF,     /* there is none */
 	WATCHDOG_DROP,    /* what waits and what comes for the queue is lost */
-	WATCHDOG_FORWARD, /* the pause is not heeded */
+	WATCHDOG_FORWARD, /* the pause is not honoured */
 	WATCHDOG_ALERT,   /* it is told */
 };
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stack of a process for Python: its ports, regions and pairs, and one call that does all the work."""
 
 from __future__ import annotations

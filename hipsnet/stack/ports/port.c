@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One port: frames to the endpoint, pauses to their priorities, and the pairs' frames out, each in its turn.
  */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One port of a stack; see ports/stack.h. */
 #pragma once
 
@@ -5,7 +6,7 @@
 #include "cable/pfc.h"
 #include "cable/watchdog.h"
 #include "pauses.h"
-#include "ports/exchange.h"
+#include "ports/busy_poll.h"
 #include "ports/stack.h"
 
 #define PORT_RETRY_NS 50000ULL /* when the interface takes no more for the moment */
@@ -66,7 +67,7 @@ struct stack {
 	u64 stream_ns; /* how long a frame may lie, when much came in of late; else 0 */
 	u32 look_frames, look_completions;
 	u64 look_ns;
-	struct exchange exchange;
+	struct busy_poll busy_poll;
 };
 
 /* There will be something to send at that time. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The loop over the ports of a process. See ports/stack.h. */
 #define _GNU_SOURCE
 #include <errno.h>

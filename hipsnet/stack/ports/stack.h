@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop of a process: several ports in one thread, an endpoint behind them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Storms of a server's port: frames that pass through wait for a neighbour that pauses for ever. The watchdog
  * (cable/watchdog.h) looks at what is held for each priority; see ports/transit.h. What it finds stands where

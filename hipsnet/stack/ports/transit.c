@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Frames that wait for a paused port. See ports/transit.h. */
 #include <string.h>
 

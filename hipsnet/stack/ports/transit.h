@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames that pass through this server and may not leave yet: the server's memory between two cables.
  *

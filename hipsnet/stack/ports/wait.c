@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Waiting. See ports/wait.h. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -78,7 +79,7 @@ static bool has_come(const struct stack *stack)
 /* Looks for a frame, not longer than until it is worth while, or something else is due. */
 static bool look(const struct stack *stack, u64 until_ns, u64 now_ns)
 {
-	u64 look_ns = exchange_look_ns(&stack->exchange), end_ns = now_ns + look_ns;
+	u64 look_ns = busy_poll_ns(&stack->busy_poll), end_ns = now_ns + look_ns;
 
 	end_ns = until_ns < end_ns ? until_ns : end_ns;
 	while (look_ns && clock_ns() < end_ns)
@@ -107,6 +108,6 @@ int wait_until(struct stack *stack, u64 until_ns, u64 now_ns)
 		return sleep_by_the_clock(stack, left_ns(until_ns, now_ns));
 	if (!look(stack, until_ns, now_ns))
 		error = wait_for_frames(stack, left_ns(until_ns, clock_ns()));
-	exchange_note(&stack->exchange, has_come(stack), clock_ns() - now_ns);
+	busy_poll_note(&stack->busy_poll, has_come(stack), clock_ns() - now_ns);
 	return error;
 }

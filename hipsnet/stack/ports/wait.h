@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a stack waits. While little comes, for the next frame: it is the first to know. While frames stream in,
  * by the clock: who is woken for each frame makes its sender pay for it, and sees no frame sooner that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the room's processes have in common: how they fail, move between namespaces, and go on by themselves.
  */
 #pragma once

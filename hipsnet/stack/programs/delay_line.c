@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The delay line: holds the frames of delayed cables until they are due. One process for each fabric.
  *
@@ -24,7 +25,7 @@
 
 #include "programs/background.h"
 
-#include "held.h"
+#include "delay_record.h"
 
 #define NEVER           UINT64_MAX
 #define RETRY_NS        50000ULL /* when the cable's other end takes no more for the moment */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Traffic for measurements: sends RoCE-marked datagrams by AF_XDP at a rate, obeys PFC, and counts what
  * comes. One process and thread for many ports in many namespaces. What it sends is no RoCE behind the UDP

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the process that measures keeps of its ports and flows; see programs/traffic.c. */
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reading the plan of a measurement: ports are opened, flows get the headers of their frames. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Writing a packet: the pair's headers, what this packet adds, and its payload in one pass with the ICRC. */
 #include "roce/icrc.h"
 #include "roce/pair.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stack's C core for Python: compiled with its first use, its declarations read from its own headers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DCQCN's reaction point: the rate of a sender that is told of congestion by CNPs.
  *

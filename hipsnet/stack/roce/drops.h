@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why an endpoint takes no notice of a frame: each is counted under exactly one of these names. Python reads
  * this list too. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An endpoint: the queue pairs and the memory regions of a process, and the way of a frame to its pair.
  *

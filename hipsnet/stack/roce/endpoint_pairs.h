@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an endpoint is to its pairs. Private to roce/endpoint.c and roce/rc.c. */
 #pragma once
 

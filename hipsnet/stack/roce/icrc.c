@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * CRC-32 of IEEE 802.3, bits reflected, while copying or not: 128 or 64 bytes at a time by carry-less
  * multiplication, 8 at a time by tables where the processor cannot, or for the rest.

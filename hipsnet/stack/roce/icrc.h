@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The invariant CRC at the end of every RoCEv2 packet: IBTA volume 1, section 7.8.1, and annex A17.3.3.
  *

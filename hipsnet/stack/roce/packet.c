@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reading a RoCEv2 packet. */
 #include "roce/packet.h"
 

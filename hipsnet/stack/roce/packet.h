@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A RoCEv2 packet as a whole: what its headers say together, and whether they may say so. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a queue pair keeps. Private to roce/rc.c, roce/requester.c, roce/responder.c and roce/endpoint.c.
  *

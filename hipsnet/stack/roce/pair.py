@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One queue pair for Python, and what its completions tell."""
 
 from __future__ import annotations

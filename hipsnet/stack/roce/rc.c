@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The life of a queue pair: made, connected, posted to, asked for frames and completions, failed. */
 #include <stdlib.h>
 
@@ -166,7 +167,7 @@ bool rc_post_receive(struct rc *rc, u64 id, void *buffer, u32 bytes)
 	if (rc->state == RC_ERROR || side->posted - side->oldest + side->unpolled > side->mask)
 		return false;
 	side->ring[side->posted++ & side->mask] = (struct receive){id, buffer, bytes};
-	/* A peer that heeds credits, and was told of none, waits for this. */
+	/* A peer that honours credits, and was told of none, waits for this. */
 	if (side->credits_ran_out && side->response == RESPONSE_NONE) {
 		side->credits_ran_out = false;
 		side->response = RESPONSE_ACK;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A queue pair of a reliable connection: IBTA volume 1, chapter 9, over RoCEv2.
  *
@@ -38,8 +39,8 @@ struct rc_config {
 	u8 retry_count;    /* how often a packet may time out in a row; 0 to 7 */
 	u8 rnr_retry;      /* how often the peer may have no receive posted in a row; 0 to 7 = RC_NO_LIMIT */
 	u8 min_rnr_timer;  /* code of the time that we ask the peer to wait: IBTA table 45; 12 is 0.64 ms */
-	bool credits;      /* tell the peer how many receives are posted, and heed what it tells */
-	bool congestion_control; /* DCQCN: say that we heed marks, slow down on CNPs; needs rate_bps */
+	bool credits;      /* tell the peer how many receives are posted, and honour what it tells */
+	bool congestion_control; /* DCQCN: say that we honour marks, slow down on CNPs; needs rate_bps */
 	u32 window;              /* packets that may wait for an ACK */
 	u64 timeout_ns;          /* without an ACK, from the last packet; doubled with every time out */
 	u64 ack_delay_ns; /* how long a message's ACK may wait for others, or for frames to go with it */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The sending side of a queue pair: IBTA volume 1, section 9.7.2 and on.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See switch/bridge.h. */
 #include "switch/bridge.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a layer-2 switch sends a frame: the MACs that the configuration names for good, and those that were
  * seen as senders for as long as there is room.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See switch/buffer.h. */
 #include "switch/buffer.h"
 
@@ -30,7 +31,7 @@ static bool has_share(const struct buffer *buffer, const struct buffer_queue *qu
 }
 
 /* Where the part of a frame goes that the reserve does not take. */
-static enum buffer_verdict charge_rest(struct buffer *buffer, struct buffer_group *group, u32 priority,
+static enum buffer_verdict charge_rest(struct buffer *buffer, struct priority_group *group, u32 priority,
 				       u64 rest, bool has_place)
 {
 	const struct buffer_class *class = &buffer->classes[priority];
@@ -56,7 +57,7 @@ static enum buffer_verdict charge_rest(struct buffer *buffer, struct buffer_grou
 enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place place, u32 bytes, bool has_place)
 {
 	const struct buffer_class *class = &buffer->classes[place.priority];
-	struct buffer_group *group = &buffer->groups[place.ingress][place.priority];
+	struct priority_group *group = &buffer->groups[place.ingress][place.priority];
 	struct buffer_queue *queue = &buffer->queues[place.egress][place.priority];
 
 	if (!class->lossless && !has_share(buffer, queue, place.priority, bytes))
@@ -80,7 +81,7 @@ enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place pla
 
 void buffer_discharge(struct buffer *buffer, struct buffer_place place, u32 bytes)
 {
-	struct buffer_group *group = &buffer->groups[place.ingress][place.priority];
+	struct priority_group *group = &buffer->groups[place.ingress][place.priority];
 	u64 headroom = least(bytes, group->headroom);
 	u64 shared = least(bytes - headroom, group->shared);
 
@@ -95,7 +96,7 @@ void buffer_discharge(struct buffer *buffer, struct buffer_place place, u32 byte
 bool buffer_may_go(struct buffer *buffer, u32 ingress, u32 priority)
 {
 	const struct buffer_class *class = &buffer->classes[priority];
-	struct buffer_group *group = &buffer->groups[ingress][priority];
+	struct priority_group *group = &buffer->groups[ingress][priority];
 
 	if (!group->stopped || group->headroom)
 		return !group->stopped;

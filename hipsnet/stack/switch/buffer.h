@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The accounts of a switch's packet buffer: how much of it each priority of each port holds, who may have
  * more, and when a sender has to stop. Numbers only, no frames.
@@ -38,7 +39,7 @@ struct buffer_class {
 	u64 hysteresis;
 };
 
-struct buffer_group {
+struct priority_group {
 	u64 reserved, shared, headroom;
 	u64 most, most_headroom;
 	bool stopped; /* asks to be */
@@ -55,7 +56,7 @@ struct buffer {
 		     */
 	u64 shared, most_shared;
 	u64 headroom, most_headroom;
-	struct buffer_group groups[SWITCH_PORTS][PRIORITIES];
+	struct priority_group groups[SWITCH_PORTS][PRIORITIES];
 	struct buffer_queue queues[SWITCH_PORTS][PRIORITIES];
 };
 
@@ -94,7 +95,7 @@ static inline u64 buffer_free(const struct buffer *buffer)
 	return left < buffer->memory ? left : buffer->memory;
 }
 
-static inline u64 buffer_held(const struct buffer_group *group)
+static inline u64 buffer_held(const struct priority_group *group)
 {
 	return group->reserved + group->shared + group->headroom;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Frames in, and frames out; see switch/machine.h. */
 #include <string.h>
 

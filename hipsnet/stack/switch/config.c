@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See switch/config.h. */
 #define _GNU_SOURCE
 #include "switch/config.h"

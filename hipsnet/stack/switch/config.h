@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The file that says what the switches of a fabric are like. A line is a word and its values, each about the
  * switch or port above it:

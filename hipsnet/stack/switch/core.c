@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See switch/core.h: what the buffer holds, and its counters. What comes in is in switch/receive.c. */
 #include "switch/core.h"
 
@@ -195,7 +196,7 @@ static void settle_port(struct soft_switch *self, u32 port)
 {
 	for (u32 priority = 0; priority < PRIORITIES; priority++) {
 		struct priority_counters *count = &self->port[port].count->priority[priority];
-		const struct buffer_group *group = &self->buffer.groups[port][priority];
+		const struct priority_group *group = &self->buffer.groups[port][priority];
 		const struct buffer_queue *queue = &self->buffer.queues[port][priority];
 
 		count->ingress_bytes = buffer_held(group);

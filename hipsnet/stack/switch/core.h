@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A switch without I/O: ports, the shared buffer between them, and the rules. The caller brings frames and
  * time, and carries out what comes back:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a soft switch counts, in a file that other programs map and read while it runs:
  * counters.py takes the names from here. Everything is a 64-bit number that only the switch

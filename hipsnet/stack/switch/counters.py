@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the soft switches of a fabric count, out of the file that they write while they run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What waits to leave by a port: a queue for each priority, served at the cable's rate, the highest priority
  * first (strict) or in turns by weight (deficit round robin, Shreedhar and Varghese, SIGCOMM 1995).

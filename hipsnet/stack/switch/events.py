@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the watchdog of a fabric's soft switches has told, out of the file that they count in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process that plays switches: what it keeps of each, beside the core; see switch/soft_switch.c. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Explicit congestion notification: which packets a queue marks, by its length as it is (after RED, Floyd and
  * Jacobson 1993, in the simplification of DCQCN, Zhu et al. 2015): none up to kmin, then a share that grows

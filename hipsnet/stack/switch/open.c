@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Setting the switches up: memory, sockets, counters; see switch/machine.h. */
 #define _GNU_SOURCE
 #include <bpf/bpf.h>

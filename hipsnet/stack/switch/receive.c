@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See switch/core.h: what becomes of a frame that comes in. It ends here, or this is where it has to go. */
 #include "switch/core.h"
 

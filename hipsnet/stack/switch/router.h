@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a layer-3 switch sends a packet: by the longest prefix, and among equal ways by a hash of the flow,
  * so that a flow keeps its order (RFC 2992).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The soft switches of a fabric: one process that plays all of them, on AF_XDP sockets at their ports.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Storms: a port whose other end pauses for ever holds up all who send to it, and by and by those who send to
  * them. The watchdog looks at every lossless queue, and the switch overrules the pause as the watchdog says.

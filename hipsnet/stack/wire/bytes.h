@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers in network order, and the two ends of a frame under way: what is left to read, and to write. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ethernet, 802.1Q tags, IPv4 and UDP; see wire/wire.h. RFC 791 and 768. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pause frames by priority; see wire/wire.h. IEEE 802.1Qbb, 802.3 annex 31D. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stack's integers, of the same types as the kernel's, and the bytes that a frame is made of. */
 #pragma once
 

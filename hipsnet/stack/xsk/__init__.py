@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """AF_XDP sockets: opened, or handed over."""

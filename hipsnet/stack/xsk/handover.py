@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handing a node's sockets to a worker that has no privilege: over a Unix socket, as descriptors.
 
 The process that opens them is the node's own, and keeps them for as long as the worker stays connected: when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The memory that sockets receive into and send from: which of its chunks are free. */
 #define _GNU_SOURCE
 #include <errno.h>

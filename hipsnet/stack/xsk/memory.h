@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a socket knows of its memory; see xsk/xsk.h. */
 #pragma once
 

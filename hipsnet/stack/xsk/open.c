@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Opening AF_XDP sockets: libxdp makes them, or another process has; from then on there is one kind. See
  * xsk/xsk.h. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A port's PFC frames, out of its socket. */
 #pragma once
 

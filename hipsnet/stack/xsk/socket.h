@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a socket is, for those who open it and those who move its frames; see xsk/xsk.h. */
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The AF_XDP sockets of a node's ports: opened with privilege, or taken over from who has opened them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Frames in and out of an AF_XDP socket: descriptors in its rings, chunks of its memory. See xsk/xsk.h. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * AF_XDP sockets: frames in and out of one queue of an interface, past the kernel's own stack.
  *

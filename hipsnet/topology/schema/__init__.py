@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topology file's typed, versioned schema."""
 
 from hipsnet.topology.schema.fabric import BCube, FatTree, Torus

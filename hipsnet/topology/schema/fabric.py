@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`fabric`: the kinds of networks."""
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Torus(Section):
     """A torus of any number of dimensions: servers on rings, no switches."""
 
     kind: Literal["torus"]
-    sides: tuple[Annotated[int, Field(ge=2, le=1024)], ...] = Field(
+    dims: tuple[Annotated[int, Field(ge=2, le=1024)], ...] = Field(
         min_length=1,
         max_length=15,
         description="servers along each dimension, dimension 0 first; along a side of 2 there is one cable",

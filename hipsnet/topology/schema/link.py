@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`link` and `addresses`: what every cable is like, and how its ends are numbered."""
 
 from __future__ import annotations

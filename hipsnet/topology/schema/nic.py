@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`nic`: settings of the hosts' network cards."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`nodes` and `lab`: the machines that play the servers, or what the one-machine lab is made of."""
 
 from __future__ import annotations

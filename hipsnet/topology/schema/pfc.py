@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`pfc`: lossless priorities, their thresholds, and the watchdog over them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`roce`: what sends RoCE traffic, how it is marked, how it is slowed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every section of the file is, and the quantities in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One neighbour over TCP: the frames that wait to go out, and the frame that is coming in."""
 
 from __future__ import annotations

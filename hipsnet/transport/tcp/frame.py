@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes over the wire for a write or a message: a header, and the bytes behind it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transport over kernel TCP sockets, each bound to its own port's address."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An opened RDMA device: its protection domain, one completion queue, and the descriptor that wakes us up."""
 
 from __future__ import annotations

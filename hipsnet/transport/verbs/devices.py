@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which RDMA device, port and GID belong to an address: found in sysfs by netdev and IP, never by an index."""
 
 from __future__ import annotations

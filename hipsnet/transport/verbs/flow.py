@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may be posted when: credits for the peer's receives, room in the send queue, and which sends are signalled.
 
 Every write and every message uses up one receive of the peer. It has posted `WINDOW` of them for these, and says

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registered memory: pinned once for each device, kept for as long as the array that owns it lives."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One reliable connected queue pair: made, brought to life, posted to, and taken away."""
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.interface import MESSAGE_LIMIT
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import Endpoint
-from hipsnet.transport.verbs.exchange import Parameters
 from hipsnet.transport.verbs.flow import RECEIVES, SENDS
-from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.verbs.parameters import Parameters
+from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
 HEADER_BYTES = 16
 SLOT_BYTES = -(-(MESSAGE_LIMIT + HEADER_BYTES) // 64) * 64
@@ -82,7 +83,7 @@ class QueuePair:
     def number(self) -> int:
         return self.mine.number
 
-    def connect(self, theirs: Parameters, quality: Quality) -> None:
+    def connect(self, theirs: Parameters, qp_attributes: QpAttributes) -> None:
         """Ready to receive and to send, with the smaller of both ends' MTUs."""
         attributes = self._initial()
         attributes.path_mtu = min(self._mtu, theirs.mtu)
@@ -90,15 +91,17 @@ class QueuePair:
         attributes.rq_psn, attributes.sq_psn = theirs.psn, self.mine.psn
         attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 1
         attributes.min_rnr_timer = MIN_RNR_TIMER
-        attributes.timeout, attributes.retry_cnt = quality.ack_timeout, quality.retries
-        attributes.rnr_retry = quality.rnr_retries
+        attributes.timeout, attributes.retry_cnt = qp_attributes.ack_timeout, qp_attributes.retries
+        attributes.rnr_retry = qp_attributes.rnr_retries
         route = GlobalRoute(
             dgid=GID(theirs.gid.exploded),
             sgid_index=self._endpoint.gid_index,
             hop_limit=HOP_LIMIT,
-            traffic_class=quality.dscp << 2,
+            traffic_class=qp_attributes.dscp << 2,
         )
-        attributes.ah_attr = AHAttr(sl=quality.priority, is_global=1, port_num=self._endpoint.port, gr=route)
+        attributes.ah_attr = AHAttr(
+            sl=qp_attributes.priority, is_global=1, port_num=self._endpoint.port, gr=route
+        )
         try:
             self._pair.to_rts(attributes)
         except PyverbsError as error:

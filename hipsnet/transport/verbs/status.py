@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a work completion's status means, and what to look at: the words of the verbs and of this project."""
 
 from __future__ import annotations

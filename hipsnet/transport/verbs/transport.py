@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transport over RDMA: RC queue pairs, RDMA WRITE WITH IMMEDIATE out of and into the callers' own memory."""
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from numpy.typing import NDArray
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
-from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
+from hipsnet.transport.qp_bootstrap import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.connection import Connection, Kind
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import endpoint_of, why_lost
-from hipsnet.transport.verbs.exchange import PARAMETERS_BYTES, Parameters
 from hipsnet.transport.verbs.flow import Message, Write
 from hipsnet.transport.verbs.memory import Memory
-from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.verbs.parameters import PARAMETERS_BYTES, Parameters
+from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
 LOOK_S = 1.0
 DRAIN_STEP_S = 0.05
@@ -35,10 +36,10 @@ class VerbsTransport:
     before retries are used up, and carries the farewell of a peer that closes.
     """
 
-    def __init__(self, greeting: Greeting, tcp_port: int, quality: Quality) -> None:
+    def __init__(self, greeting: Greeting, tcp_port: int, qp_attributes: QpAttributes) -> None:
         self._greeting = greeting
         self._tcp_port = tcp_port
-        self._quality = quality
+        self._qp_attributes = qp_attributes
         self._devices: dict[str, Device] = {}
         self._memory = Memory({})
         self._connections: list[Connection] = []
@@ -161,7 +162,7 @@ class VerbsTransport:
         theirs = swap(sockets, peers, mine, PARAMETERS_BYTES, deadline_s)
         for connection, raw in zip(self._connections, theirs, strict=True):
             parameters = Parameters.unpack(raw, seal, connection.peer)
-            connection.pair.connect(parameters, self._quality)
+            connection.pair.connect(parameters, self._qp_attributes)
         swap(sockets, peers, [READY] * len(peers), len(READY), deadline_s)
 
     def _sleep_on(self, descriptor: int, sleeper: Device | Connection) -> None:

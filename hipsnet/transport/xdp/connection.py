@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One neighbour over AF_XDP: what goes out and what comes in, in the words of the transport interface."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the transport over AF_XDP has to know of its node."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class NodePorts:
     `fabric` and `node` are the names under which its maps are pinned; `rate_bps` is the cables' (0: no limit),
     `delay_ns` what each of them adds. A port whose receive buffer holds more than `xoff_bytes` pauses its peer's
     lossless priority, until `xon_bytes` are left; 0 is never. `watchdog` is (detect_ms, restore_ms, action) of
-    the PFC watchdog. `ecn` tells that switches mark what is queued in them: senders heed it, and slow down.
+    the PFC watchdog. `ecn` tells that switches mark what is queued in them: senders honour it, and slow down.
     """
 
     fabric: str

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way of a connection's frames: out of which interface, to which MAC, in packets of which size."""
 
 from __future__ import annotations

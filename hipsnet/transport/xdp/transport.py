@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transport over RoCEv2 in userspace: reliable connections on AF_XDP sockets, in this process."""
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from hipsnet.stack.ports.loop import Stack
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.transport.handshake import Greeting, connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
-from hipsnet.transport.introduction import BYE, READY, arrived_before, farewell, swap
-from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.qp_bootstrap import BYE, READY, arrived_before, farewell, swap
+from hipsnet.transport.verbs.qp_attributes import QpAttributes
 from hipsnet.transport.xdp.connection import Connection, Message, Write
-from hipsnet.transport.xdp.exchange import PARAMETERS_BYTES, RECEIVES, Parameters
 from hipsnet.transport.xdp.options import NodePorts
+from hipsnet.transport.xdp.parameters import PARAMETERS_BYTES, RECEIVES, Parameters
 from hipsnet.transport.xdp.path import Interface, Path, interface_of, path_mtu, path_to
 from hipsnet.transport.xdp.window import window
 
@@ -50,10 +51,12 @@ class XdpTransport:
     retries are used up.
     """
 
-    def __init__(self, greeting: Greeting, tcp_port: int, quality: Quality, node: NodePorts) -> None:
+    def __init__(
+        self, greeting: Greeting, tcp_port: int, qp_attributes: QpAttributes, node: NodePorts
+    ) -> None:
         self._greeting = greeting
         self._tcp_port = tcp_port
-        self._quality = quality
+        self._qp_attributes = qp_attributes
         self._node = node
         self._stack = Stack()
         self._ports: dict[int, tuple[int, Interface]] = {}  # by ifindex: the stack's number
@@ -83,7 +86,7 @@ class XdpTransport:
                 paths = [path_to(netlink, peer) for peer in peers]
             for index, (peer, path, sock) in enumerate(zip(peers, paths, sockets, strict=True)):
                 number = self._port(path, peer)[0]
-                pair = self._stack.pair(number, index, self._quality.priority, RECEIVES, MESSAGE_LIMIT)
+                pair = self._stack.pair(number, index, self._qp_attributes.priority, RECEIVES, MESSAGE_LIMIT)
                 connection = Connection(index, peer, pair)
                 self._connections.append(connection)
                 self._sockets[connection] = sock
@@ -159,7 +162,7 @@ class XdpTransport:
             pins=pins_of(self._node.fabric, self._node.node),
             key=number,
             rate_bps=self._node.rate_bps,
-            priority=self._quality.priority,
+            priority=self._qp_attributes.priority,
             xoff_chunks=-(-self._node.xoff_bytes // CHUNK_BYTES),
             xon_chunks=self._node.xon_bytes // CHUNK_BYTES,
             watchdog=self._node.watchdog,
@@ -199,7 +202,7 @@ class XdpTransport:
         return Parameters(connection.pair.number, secrets.randbits(24), packet_bytes, room)
 
     def _connect(self, connection: Connection, path: Path, mine: Parameters, theirs: Parameters) -> None:
-        peer, quality = connection.peer, self._quality
+        peer, qp_attributes = connection.peer, self._qp_attributes
         connection.pair.connect(
             (self._node.rate_bps or UNLIMITED_BPS) if self._node.ecn else 0,
             monotonic_ns(),
@@ -213,9 +216,9 @@ class XdpTransport:
             source_port=FIRST_UDP_PORT + (mine.number ^ theirs.number) % UDP_PORTS,
             window=min(mine.window, theirs.window),
             path_mtu=min(mine.path_mtu, theirs.path_mtu),
-            dscp=quality.dscp,
-            retry_count=quality.retries,
-            timeout_ns=4096 << quality.ack_timeout,
+            dscp=qp_attributes.dscp,
+            retry_count=qp_attributes.retries,
+            timeout_ns=4096 << qp_attributes.ack_timeout,
             ack_delay_ns=ACK_DELAY_NS,
             credits=True,
             burst_ns=LATE_NS,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many packets a connection may have under way: no more than the rings on the way hold while nobody looks.
 
 A wire stops a sender whose frames find no room; a ring in memory loses them. A process that has to wait for a

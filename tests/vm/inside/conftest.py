@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What several of the machine's tests share: network cards that the test module makes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel module `dcbdummy`, its card, and the forwarding program, made for the machine's kernel.
 
 Outside if that can be: an emulated processor takes a minute for each.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fabric of rxe devices in one namespace: every server port a veth with an rxe device and an address of its own.
 
 rxe lives in the initial namespace only, so all servers share it, and the kernel must be kept from delivering

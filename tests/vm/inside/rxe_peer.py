@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A queue pair of the kernel's rdma_rxe, on one end of a cable whose other end is a raw socket of ours."""
 
 from __future__ import annotations

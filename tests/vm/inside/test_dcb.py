@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of cards against a real kernel: a device whose driver answers dcbnl and ethtool (dcbdummy)."""
 
 from __future__ import annotations

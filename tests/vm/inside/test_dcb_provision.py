@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`hipsnet provision`, `inspect` and `destroy` of a host whose card answers dcbnl and ethtool (dcbdummy)."""
 
 from __future__ import annotations

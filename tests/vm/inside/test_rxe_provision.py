@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices in software on the ports of servers that this machine plays, all in the initial namespace."""
 
 from __future__ import annotations

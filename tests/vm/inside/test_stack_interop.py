@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our reliable connection and the kernel's rdma_rxe understand each other, also when packets are lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce over RDMA: real queue pairs of rdma_rxe, every port a device of its own."""
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.vm.inside import rdma_fabric as rig
 
 FABRICS = {
     "bcube": "{kind: bcube, n: 2, levels: 2}",
-    "torus": "{kind: torus, sides: [2, 2]}",
+    "torus": "{kind: torus, dims: [2, 2]}",
     "star": "{kind: bcube, n: 4, levels: 1}",  # where a flat algorithm's ranks are all in reach of each port
 }
 COUNTS = (0, 1, 3, 17, 1009, 20_011)

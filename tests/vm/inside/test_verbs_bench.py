@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The turns of `tools/bench verbs`: each way really moves its bytes over the cable."""
 
 from __future__ import annotations

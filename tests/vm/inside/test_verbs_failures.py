@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong over RDMA is told as over TCP: rank, peer, level, and the verbs' own words; nothing leaks."""
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LINUX_CAPABILITY_VERSION_3, CAP_IPC_LOCK = 0x20080522, 14
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Arena, Fabric]]:
     folder = tmp_path_factory.mktemp("rdma")
-    with rig.rdma_fabric(folder, "{kind: torus, sides: [2, 2]}") as made:
+    with rig.rdma_fabric(folder, "{kind: torus, dims: [2, 2]}") as made:
         yield made
 
 

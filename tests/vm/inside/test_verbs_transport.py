@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs transport itself, two of them in one process: what it keeps, gives back, waits for and tells."""
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hipsnet.errors import TransportError
 from hipsnet.topology import Fabric
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer, Region
-from hipsnet.transport.opening import Options, open_transport
+from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs import queue_pair
 from hipsnet.transport.verbs.flow import WINDOW
 from tests.vm.inside import rdma_fabric as rig

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How RoCE packets are marked, and how patient their queue pairs are."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Quality:
+class QpAttributes:
     """`dscp` and `priority` are those that the topology has made lossless.
 
     `ack_timeout` is the exponent of the verbs: after 4.096 us x 2^n without an answer a packet is sent again,

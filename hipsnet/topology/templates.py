@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commented topology file that a newcomer starts from."""
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ def bcube(n: int, levels: int, name: str, rate: str, mtu: int) -> str:
     return _write(f"BCube({n},{levels})", fabric, "level", "s" + "0" * levels, levels, name, rate, mtu)
 
 
-def torus(sides: str, name: str, rate: str, mtu: int) -> str:
-    """Return the file of a torus with sides like "3,3"; InputError that names the option when one is wrong."""
-    lengths = [part.strip() for part in sides.split(",")]
+def torus(dims: str, name: str, rate: str, mtu: int) -> str:
+    """Return the file of a torus with dims like "3,3"; InputError that names the option when one is wrong."""
+    lengths = [part.strip() for part in dims.split(",")]
     note = "servers along each dimension; along a side of 2 there is one cable"
-    fabric: Fabric = {"kind": ("torus", ""), "sides": (lengths, note)}
+    fabric: Fabric = {"kind": ("torus", ""), "dims": (lengths, note)}
     ports = sum(1 if side == "2" else 2 for side in lengths)
     title = f"Torus {'x'.join(lengths)}"
     return _write(title, fabric, "dimension", "s" + "0" * len(lengths), ports, name, rate, mtu)

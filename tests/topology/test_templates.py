@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `init` writes is a file that `parse` accepts, also once its comments are switched on."""
 
 from __future__ import annotations
@@ -7,14 +8,14 @@ import re
 import pytest
 
 from hipsnet.errors import InputError
-from hipsnet.topology import build, parse, starter
+from hipsnet.topology import build, parse, templates
 from hipsnet.topology.schema import Pfc
 
 TEXTS = {
-    "bcube": starter.bcube(3, 2, "demo", "500Mbit/s", 9000),
-    "torus": starter.torus("2,3,2", "demo", "unlimited", 1500),
-    "fattree": starter.fattree(9, 1, None, "demo", "10Gbit/s", 4200),
-    "fattree with k": starter.fattree(9, 2, 8, "rack-7", "10Gbit/s", 4200),
+    "bcube": templates.bcube(3, 2, "demo", "500Mbit/s", 9000),
+    "torus": templates.torus("2,3,2", "demo", "unlimited", 1500),
+    "fattree": templates.fattree(9, 1, None, "demo", "10Gbit/s", 4200),
+    "fattree with k": templates.fattree(9, 2, 8, "rack-7", "10Gbit/s", 4200),
 }
 
 
@@ -27,7 +28,7 @@ def test_a_starter_is_accepted(kind):
 
 def test_options_reach_the_file():
     torus = parse(TEXTS["torus"], "t.yaml")
-    assert torus.fabric.sides == (2, 3, 2)
+    assert torus.fabric.dims == (2, 3, 2)
     assert (torus.link.rate_bps, torus.link.mtu) == (None, 1500)
     assert parse(TEXTS["fattree"], "t.yaml").fabric.ports_per_switch == 4
     tree = parse(TEXTS["fattree with k"], "t.yaml")
@@ -54,19 +55,19 @@ def test_the_commented_hosts_have_the_servers_name_and_ports():
     ("write", "told"),
     [
         (
-            lambda: starter.bcube(1, 2, "demo", "500Mbit/s", 9000),
+            lambda: templates.bcube(1, 2, "demo", "500Mbit/s", 9000),
             "--ports: found 1; allowed: a whole number from 2 to 1024",
         ),
-        (lambda: starter.bcube(3, 0, "demo", "500Mbit/s", 9000), "--levels: found 0; allowed: "),
-        (lambda: starter.bcube(3, 2, "Demo: x", "500Mbit/s", 9000), "--name: found "),
-        (lambda: starter.bcube(3, 2, "demo\nlink: 3", "500Mbit/s", 9000), "--name: found "),
-        (lambda: starter.bcube(3, 2, "demo", "fast", 9000), "--rate: found fast; allowed: .* or unlimited"),
-        (lambda: starter.bcube(3, 2, "demo", "500Mbit/s", 100), "--mtu: found 100; allowed: "),
-        (lambda: starter.torus("3,x", "demo", "500Mbit/s", 9000), "--sides: found x; allowed: "),
-        (lambda: starter.torus("", "demo", "500Mbit/s", 9000), '--sides: found ""; allowed: '),
-        (lambda: starter.fattree(0, 1, None, "demo", "500Mbit/s", 9000), "--servers: found 0; allowed: "),
-        (lambda: starter.fattree(9, 1, 3, "demo", "500Mbit/s", 9000), "--k: found 3; allowed: "),
-        (lambda: starter.fattree(90, 1, 4, "demo", "500Mbit/s", 9000), "--servers, --nics, --k: found "),
+        (lambda: templates.bcube(3, 0, "demo", "500Mbit/s", 9000), "--levels: found 0; allowed: "),
+        (lambda: templates.bcube(3, 2, "Demo: x", "500Mbit/s", 9000), "--name: found "),
+        (lambda: templates.bcube(3, 2, "demo\nlink: 3", "500Mbit/s", 9000), "--name: found "),
+        (lambda: templates.bcube(3, 2, "demo", "fast", 9000), "--rate: found fast; allowed: .* or unlimited"),
+        (lambda: templates.bcube(3, 2, "demo", "500Mbit/s", 100), "--mtu: found 100; allowed: "),
+        (lambda: templates.torus("3,x", "demo", "500Mbit/s", 9000), "--dims: found x; allowed: "),
+        (lambda: templates.torus("", "demo", "500Mbit/s", 9000), '--dims: found ""; allowed: '),
+        (lambda: templates.fattree(0, 1, None, "demo", "500Mbit/s", 9000), "--servers: found 0; allowed: "),
+        (lambda: templates.fattree(9, 1, 3, "demo", "500Mbit/s", 9000), "--k: found 3; allowed: "),
+        (lambda: templates.fattree(90, 1, 4, "demo", "500Mbit/s", 9000), "--servers, --nics, --k: found "),
     ],
 )
 def test_wrong_options_are_named_as_they_were_typed(write, told):

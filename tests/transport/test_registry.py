@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From names to transports: every setting has one, and a library that is missing is named with its cure."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import pytest
 from hipsnet import settings
 from hipsnet.errors import CapabilityError
 from hipsnet.transport.handshake import Greeting
-from hipsnet.transport.opening import OPENERS, Options, open_transport
+from hipsnet.transport.registry import OPENERS, Options, open_transport
 
 
 def test_every_transport_that_can_be_set_can_be_opened() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What two queue pairs tell each other of themselves before they speak."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from ipaddress import IPv6Address
 
 from hipsnet.errors import TransportError
 from hipsnet.transport.interface import MESSAGE_LIMIT, Peer
-from hipsnet.transport.introduction import SEAL_BYTES, Seal, agree, opened, sealed
+from hipsnet.transport.qp_bootstrap import SEAL_BYTES, Seal, agree, opened, sealed
 from hipsnet.transport.verbs.devices import gid_of
 from hipsnet.transport.verbs.flow import WINDOW
 

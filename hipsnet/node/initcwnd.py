@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first window of TCP connections in a lab: what each may have under way before anything is acknowledged.
 
 The kernel begins with ten segments and takes several synchronizations to fill a cable: of 16 MiB among nine servers

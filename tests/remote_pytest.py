@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of pytest elsewhere, beside this one, and its reports for the tests out here."""
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _written(process: subprocess.Popen[bytes], files: dict[Stream, int]) -> Outp
             time.sleep(_POLL_S)
 
 
-def run_elsewhere(
+def run_remotely(
     session: pytest.Session, items: Sequence[pytest.Item], begin: Callable[[Sequence[str]], Outputs]
 ) -> None:
     """Begin a run of these tests of the session elsewhere, and let its reports stand for them here."""
@@ -84,12 +85,12 @@ def run_elsewhere(
     for item in items:  # timed in there, and waited for
         item.add_marker(pytest.mark.timeout(0), append=False)
     nodeids = [item.nodeid for item in items]
-    there = Elsewhere(session.config, nodeids, begin(nodeids))
+    there = RemoteRun(session.config, nodeids, begin(nodeids))
     session.config.pluginmanager.register(there)
     there.begin()
 
 
-class Elsewhere:
+class RemoteRun:
     """A pytest plugin: the reports of these tests, each as soon as it has ended in there."""
 
     def __init__(self, config: pytest.Config, nodeids: Sequence[str], outputs: Outputs) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """That tests which run elsewhere stand here as what they were, and that none is lost on the way."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hipsnet.errors import CapabilityError
-from tests.elsewhere import REPOSITORY, Elsewhere, Outputs, running
+from tests.remote_pytest import REPOSITORY, Outputs, RemoteRun, running
 
 TESTS = """
 import os, sys
@@ -55,7 +56,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Item:
-    """What Elsewhere asks of a test."""
+    """What RemoteRun asks of a test."""
 
     nodeid: str
 
@@ -79,7 +80,7 @@ def reports(pytestconfig: pytest.Config, tmp_path: Path) -> Callable[..., Report
         items = {name: Item(f"test_there.py::{name}") for name in (*names, *wanted)}
         command = running([items[name].nodeid for name in names])
         nodeids = [item.nodeid for item in items.values()]
-        here = Elsewhere(pytestconfig, nodeids, outputs or locally(command, tmp_path))
+        here = RemoteRun(pytestconfig, nodeids, outputs or locally(command, tmp_path))
         return {name: here.reports(item) for name, item in items.items()}  # type: ignore[arg-type]
 
     return run

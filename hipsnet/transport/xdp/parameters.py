@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What two ends of a connection over AF_XDP tell each other of themselves before they speak."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from hipsnet.transport.interface import MESSAGE_LIMIT, Peer
-from hipsnet.transport.introduction import SEAL_BYTES, Seal, agree, opened, sealed
+from hipsnet.transport.qp_bootstrap import SEAL_BYTES, Seal, agree, opened, sealed
 
 MAGIC = b"XDP2"
 # magic, number of the queue pair, first PSN, path MTU, window, receives posted, message limit

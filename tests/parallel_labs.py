@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: the tests of labs, which wait most of their time, run in a process beside all others.
 
 For runs of the whole (`tools/test`). The process is started before the first test, and its reports stand here last.
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.elsewhere import outputs_of, run_elsewhere, running
+from tests.remote_pytest import outputs_of, run_remotely, running
 
 LABS = Path(__file__).parent / "lab"
 
@@ -19,4 +20,4 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     labs = [item for item in session.items if LABS in item.path.parents]
     if len(labs) < len(session.items):
         session.items.sort(key=labs.__contains__)
-        run_elsewhere(session, labs, lambda nodeids: outputs_of(running(nodeids)))
+        run_remotely(session, labs, lambda nodeids: outputs_of(running(nodeids)))

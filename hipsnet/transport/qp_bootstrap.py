@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How two queue pairs are introduced, and part: over the TCP connection that their ranks met on (handshake.py).
 
 Each end first tells its parameters, sealed, then that it is ready; when it closes, how much had arrived.

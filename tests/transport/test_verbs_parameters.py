@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What queue pairs tell each other: sealed, checked, and refused in words."""
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import pytest
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Peer
-from hipsnet.transport.introduction import BYE, arrived_before, farewell, swap
+from hipsnet.transport.qp_bootstrap import BYE, arrived_before, farewell, swap
 from hipsnet.transport.verbs.devices import gid_of
-from hipsnet.transport.verbs.exchange import PARAMETERS_BYTES, Parameters
 from hipsnet.transport.verbs.flow import WINDOW
+from hipsnet.transport.verbs.parameters import PARAMETERS_BYTES, Parameters
 from hipsnet.transport.verbs.status import explain
 
 PEER = Peer(3, 1, "10.0.0.1", 0, "10.0.0.2")

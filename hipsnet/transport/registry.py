@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the name of a transport to the transport; what a transport needs is imported when it is chosen."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field
 from hipsnet.errors import CapabilityError
 from hipsnet.transport.handshake import Greeting
 from hipsnet.transport.interface import Transport
-from hipsnet.transport.verbs.quality import Quality
+from hipsnet.transport.verbs.qp_attributes import QpAttributes
 from hipsnet.transport.xdp.options import NodePorts
 
 
@@ -18,7 +19,7 @@ class Options:
 
     tcp_port: int
     congestion_control: str = "cubic"
-    quality: Quality = field(default_factory=Quality)
+    qp_attributes: QpAttributes = field(default_factory=QpAttributes)
     node: NodePorts | None = None
 
 
@@ -41,14 +42,14 @@ def _open_verbs(greeting: Greeting, options: Options) -> Transport:
             f"transport verbs needs pyverbs, which cannot be imported ({error}); run: "
             "apt install python3-pyverbs (it serves the distribution's own python3; see docs/roce.md)"
         ) from error
-    return VerbsTransport(greeting, options.tcp_port, options.quality)
+    return VerbsTransport(greeting, options.tcp_port, options.qp_attributes)
 
 
 def _open_xdp(greeting: Greeting, options: Options) -> Transport:
     from hipsnet.transport.xdp.transport import XdpTransport
 
     assert options.node is not None, "what opens transports knows its node's ports"
-    return XdpTransport(greeting, options.tcp_port, options.quality, options.node)
+    return XdpTransport(greeting, options.tcp_port, options.qp_attributes, options.node)
 
 
 OPENERS: dict[str, Callable[[Greeting, Options], Transport]] = {

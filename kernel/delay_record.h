@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* A frame under way on a delayed cable, as the programs hand it to the delay line
  * (hipsnet/stack/programs/delay_line.c). */
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a stack looks for the next frame before it sleeps, and when it does not any more."""
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ SOON_NS, WAITS = 50_000, 16
 @pytest.fixture(scope="module")
 def face(core: Core) -> Any:
     core.ffi.cdef(
-        "struct exchange { u32 short_waits; };"
-        "void note_wait(struct exchange *self, bool has_come, u64 took_ns);"
-        "u64 next_look_ns(const struct exchange *self);"
+        "struct busy_poll { u32 short_waits; };"
+        "void note_wait(struct busy_poll *self, bool has_come, u64 took_ns);"
+        "u64 next_look_ns(const struct busy_poll *self);"
     )
     return core
 
 
-class Exchange:
+class BusyPoll:
     def __init__(self, face: Core) -> None:
-        self.lib, self.state = face.lib, face.ffi.new("struct exchange *")
+        self.lib, self.state = face.lib, face.ffi.new("struct busy_poll *")
 
     def waits(self, count: int, took_ns: int, has_come: bool = True) -> None:
         for _ in range(count):
@@ -35,22 +36,22 @@ class Exchange:
 
 
 def test_it_looks_after_short_waits_in_a_row_and_goes_on_while_they_are(face: Core) -> None:
-    exchange = Exchange(face)
-    assert exchange.look_ns == 0
-    exchange.waits(WAITS - 1, SOON_NS - 1)
-    assert exchange.look_ns == 0
-    exchange.waits(1, SOON_NS - 1)
-    assert exchange.look_ns == SOON_NS
-    exchange.waits(1000, 0)
-    assert exchange.look_ns == SOON_NS
+    busy_poll = BusyPoll(face)
+    assert busy_poll.look_ns == 0
+    busy_poll.waits(WAITS - 1, SOON_NS - 1)
+    assert busy_poll.look_ns == 0
+    busy_poll.waits(1, SOON_NS - 1)
+    assert busy_poll.look_ns == SOON_NS
+    busy_poll.waits(1000, 0)
+    assert busy_poll.look_ns == SOON_NS
 
 
 @pytest.mark.parametrize(("took_ns", "has_come"), [(SOON_NS, True), (1, False), (10**9, False)])
 def test_one_wait_that_was_not_short_ends_it(face: Core, took_ns: int, has_come: bool) -> None:
-    exchange = Exchange(face)
-    exchange.waits(1000, 1)
-    exchange.waits(1, took_ns, has_come)
+    busy_poll = BusyPoll(face)
+    busy_poll.waits(1000, 1)
+    busy_poll.waits(1, took_ns, has_come)
     for _ in range(WAITS):
-        assert exchange.look_ns == 0
-        exchange.waits(1, 1)
-    assert exchange.look_ns == SOON_NS
+        assert busy_poll.look_ns == 0
+        busy_poll.waits(1, 1)
+    assert busy_poll.look_ns == SOON_NS
