@@ -16,10 +16,6 @@ Rings go by ethtool netlink; for the others pyroute2 has the ioctl, and for paus
 from __future__ import annotations
 
 import errno
-import fcntl
-import socket
-import struct
-from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +24,8 @@ from pyroute2.ethtool import Ethtool
 from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
-_SIOCETHTOOL = 0x8946
+from hipsnet.node.ethtool_ioctl import ethtool_words
+
 _GPAUSEPARAM, _SPAUSEPARAM = 0x12, 0x13  # include/uapi/linux/ethtool.h
 _PAUSE = ("auto", "rx", "tx")
 """The fields of `struct ethtool_pauseparam`, in its order."""
@@ -62,7 +59,7 @@ def write(link: str, group: str, values: Mapping[str, str]) -> None:
     """Set some settings of a group. Raises OSError as the driver answers."""
     if group == "pause":
         words = values["pause"].split(",")
-        _ioctl(link, _SPAUSEPARAM, *(int(word in words) for word in _PAUSE))
+        ethtool_words(link, _SPAUSEPARAM, *(int(word in words) for word in _PAUSE))
         return
     with _opened() as tool:
         try:
@@ -83,16 +80,8 @@ def _lacking_left_out() -> Iterator[None]:
 
 
 def _pause(link: str) -> str:
-    switches = _ioctl(link, _GPAUSEPARAM, 0, 0, 0)
+    switches = ethtool_words(link, _GPAUSEPARAM, 0, 0, 0)
     return ",".join(word for word, on in zip(_PAUSE, switches, strict=True) if on) or "off"
-
-
-def _ioctl(link: str, command: int, *values: int) -> tuple[int, ...]:
-    data = array("I", [command, *values])
-    address, _ = data.buffer_info()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, _SIOCETHTOOL, bytearray(struct.pack("16sP16x", link.encode(), address)))
-    return tuple(data[1:])
 
 
 @contextmanager

@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import array
 import errno
-import fcntl
-import socket
-import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,8 +11,8 @@ from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import GRO, TX_CHECKSUM, NodeConfig
+from hipsnet.node.ethtool_ioctl import ethtool_words
 
-_SIOCETHTOOL = 0x8946
 # By feature: the commands that get and set it, ETHTOOL_GTXCSUM .. in include/uapi/linux/ethtool.h.
 _COMMANDS = {TX_CHECKSUM: (0x16, 0x17), GRO: (0x2B, 0x2C)}
 
@@ -29,20 +25,11 @@ def read(link: str, asked: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, boo
 
 def _get(link: str, name: str) -> bool | None:
     try:
-        return bool(_ethtool(link, _COMMANDS[name][0], 0))
+        return bool(ethtool_words(link, _COMMANDS[name][0], 0)[0])
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENODEV):
             return None
         raise
-
-
-def _ethtool(link: str, command: int, value: int) -> int:
-    data = array.array("I", [command, value])
-    address, _ = data.buffer_info()
-    request = bytearray(struct.pack("16sP16x", link.encode(), address))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, _SIOCETHTOOL, request)
-    return data[1]
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
@@ -68,4 +55,4 @@ def _text(name: str, on: bool) -> str:
 def apply(context: Context, change: Change) -> None:
     """Switch one feature of one port."""
     name, on = change.value
-    _ethtool(change.subject, _COMMANDS[name][1], int(on))
+    ethtool_words(change.subject, _COMMANDS[name][1], int(on))

@@ -8,8 +8,8 @@ from array import array
 
 import numpy as np
 
+from hipsnet.node.ethtool_ioctl import Statistics
 from orchestrator.telemetry.driver_names import Meaning, meanings
-from orchestrator.telemetry.ethtool import Statistics
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
 

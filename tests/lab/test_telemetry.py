@@ -16,12 +16,12 @@ import pytest
 from textual.pilot import Pilot
 
 from hipsnet.node import bpf, namespace, pins
+from hipsnet.node.ethtool_ioctl import Statistics
 from hipsnet.node.forwarding import read_counters
 from hipsnet.stack.switch import counters
 from orchestrator.exporter import FabricCollector
 from orchestrator.lab import soft_switch
 from orchestrator.telemetry import fields, watching
-from orchestrator.telemetry.ethtool import Statistics
 from orchestrator.telemetry.monitor import Monitor
 from orchestrator.top.app import TopApp
 from tests.kernel.frames import pfc
