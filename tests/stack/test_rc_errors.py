@@ -221,6 +221,61 @@ def test_an_answer_ends_the_back_off(core: Core) -> None:
     assert core.lib.rc_state(a.pair) == core.lib.RC_CONNECTED
 
 
+def black_hole(to: int, frame: bytes) -> bool:
+    """A link of the path takes no frames of more than 1514 bytes."""
+    return len(frame) > 1514
+
+
+@pytest.mark.parametrize("retries", [0, 3, 7])
+def test_an_mtu_black_hole_ends_the_connection(core: Core, retries: int) -> None:
+    """The short last packet arrives, and is NAKed; the long ones before it never do."""
+    a, b = connect(core, path_mtu=4096, retry_count=retries, timeout_ns=10_000_000)
+    memory = b.register(8292)
+    assert a.write(content(8292), memory.address, memory.key, identity=1)
+    assert a.write(b"more", memory.address, memory.key, identity=2)
+    link = Link((a, b), lose=black_hole)
+    start = link.now
+    assert link.run(done(a, 2), limit_ns=SECOND)
+    assert [(one.id, one.status) for one in a.completions] == [
+        (1, core.lib.RC_SEQUENCE_RETRY_EXCEEDED),
+        (2, core.lib.RC_FLUSHED),
+    ]
+    assert a.counters.rx_nak_sequence == b.counters.tx_nak_sequence == retries + 1
+    assert a.counters.timeouts == 0
+    assert link.now - start < 11_000_000  # the waits together are shorter than a time-out
+    assert (a.deadline(), b.counters.rx_packets) == (NEVER, 0)
+
+
+def test_losses_that_end_before_the_retries_do_no_harm(core: Core) -> None:
+    a, b = connect(core, path_mtu=4096, retry_count=7, timeout_ns=128_000_000)
+    memory = b.register(8292)
+    link = Link((a, b))
+    for ends_after in (4, 6):  # the second time as many retries are left as the first time
+        naks, completed = a.counters.rx_nak_sequence, len(a.completions)
+        link.lose = lambda to, frame, most=naks + ends_after: (
+            black_hole(to, frame) and a.counters.rx_nak_sequence < most
+        )
+        assert a.write(content(8292, ends_after), memory.address, memory.key)
+        assert link.run(done(a, completed + 1), limit_ns=SECOND)
+        assert memory.read(8292) == content(8292, ends_after)
+        assert a.counters.rx_nak_sequence == naks + ends_after
+    assert statuses(a) == {core.lib.RC_OK}
+
+
+def test_a_nak_that_comes_twice_counts_once(core: Core) -> None:
+    a, b = connect(core, retry_count=1)
+    memory = b.register(2148)
+    assert a.write(content(2148), memory.address, memory.key)
+    _first, second = a.transmit(1), a.transmit(1)
+    assert b.take(second, 1)
+    nak = b.transmit(1)
+    assert a.take(nak, 1)
+    assert a.take(nak, 1)
+    assert Link((a, b)).run(done(a, 1))
+    assert (statuses(a), memory.read(2148)) == ({core.lib.RC_OK}, content(2148))
+    assert a.counters.rx_nak_sequence == 2
+
+
 def test_abort_flushes_all(core: Core) -> None:
     a, b = connect(core)
     b.receive(4)

@@ -65,8 +65,8 @@ struct requester {
 	u64 acked, next, sent, end;
 	u64 credit_limit; /* the count of messages from which on those that take a receive wait */
 	u64 timer_ns;     /* when the oldest packet under way counts as lost; RC_NEVER with none under way */
-	u64 rnr_until_ns;
-	u32 timeouts, rnr_naks; /* in a row */
+	u64 resume_ns;    /* after a NAK: nothing is sent before this time */
+	u32 timeouts, rnr_naks, sequence_naks; /* since the last progress */
 };
 
 enum response { RESPONSE_NONE, RESPONSE_ACK, RESPONSE_NAK };

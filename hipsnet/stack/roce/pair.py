@@ -34,6 +34,8 @@ STATUSES = (
     "done",
     "given up after an earlier error",
     "it does not answer (retries exceeded)",
+    "it answers, but one packet never arrives there (retries exceeded): "
+    "is the MTU of a port or switch on the path smaller than at both ends?",
     "it has posted no receive (RNR retries exceeded)",
     "it refuses the write: no such region, or beyond its end",
     "it cannot take the request",

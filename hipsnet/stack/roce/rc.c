@@ -272,7 +272,7 @@ u64 rc_next_deadline(const struct rc *rc)
 	if (rc->state == RC_IDLE)
 		return RC_NEVER;
 	if (requester_may_send(rc))
-		send_at = side->rnr_until_ns > rc->pacer.next_ns ? side->rnr_until_ns : rc->pacer.next_ns;
+		send_at = side->resume_ns > rc->pacer.next_ns ? side->resume_ns : rc->pacer.next_ns;
 	if (due < send_at)
 		send_at = due;
 	return send_at < side->timer_ns ? send_at : side->timer_ns;

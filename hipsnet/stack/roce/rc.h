@@ -36,7 +36,7 @@ struct rc_config {
 	u16 path_mtu;              /* payload of a packet: 256, 512, 1024, 2048 or 4096 */
 	u8 ttl;
 	u8 dscp, cnp_dscp; /* of everything but CNPs, and of those */
-	u8 retry_count;    /* how often a packet may time out in a row; 0 to 7 */
+	u8 retry_count;    /* repetitions of a packet, after time-outs or sequence NAKs; 0 to 7 */
 	u8 rnr_retry;      /* how often the peer may have no receive posted in a row; 0 to 7 = RC_NO_LIMIT */
 	u8 min_rnr_timer;  /* code of the time that we ask the peer to wait: IBTA table 45; 12 is 0.64 ms */
 	bool credits;      /* tell the peer how many receives are posted, and honour what it tells */
@@ -57,13 +57,14 @@ enum rc_kind {
 /* Of a completion: anything but RC_OK comes with the state RC_ERROR. */
 enum rc_status {
 	RC_OK,
-	RC_FLUSHED,            /* never begun, or given up, because of an earlier error */
-	RC_RETRY_EXCEEDED,     /* the peer does not answer */
-	RC_RNR_RETRY_EXCEEDED, /* the peer has no receive posted */
-	RC_REMOTE_ACCESS,      /* the peer: no such key, or out of its bounds */
-	RC_REMOTE_INVALID,     /* the peer: not a request that it can take */
-	RC_REMOTE_OPERATIONAL, /* the peer: cannot go on for a reason of its own */
-	RC_LOCAL_LENGTH,       /* a message was longer than the receive posted for it */
+	RC_FLUSHED,                 /* never begun, or given up, because of an earlier error */
+	RC_RETRY_EXCEEDED,          /* the peer does not answer */
+	RC_SEQUENCE_RETRY_EXCEEDED, /* the peer answers, but one packet never reaches it */
+	RC_RNR_RETRY_EXCEEDED,      /* the peer has no receive posted */
+	RC_REMOTE_ACCESS,           /* the peer: no such key, or out of its bounds */
+	RC_REMOTE_INVALID,          /* the peer: not a request that it can take */
+	RC_REMOTE_OPERATIONAL,      /* the peer: cannot go on for a reason of its own */
+	RC_LOCAL_LENGTH,            /* a message was longer than the receive posted for it */
 	RC_STATUSES,
 };
 

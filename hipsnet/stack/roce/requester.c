@@ -67,7 +67,7 @@ static void acknowledge(struct rc *rc, u64 psn, u64 now_ns)
 	if (psn == side->acked)
 		return;
 	side->acked = psn;
-	side->timeouts = side->rnr_naks = 0;
+	side->timeouts = side->rnr_naks = side->sequence_naks = 0;
 	while (side->oldest != side->posted) {
 		const struct message *message = &side->ring[side->oldest & side->mask];
 
@@ -110,15 +110,38 @@ static void take_rnr(struct rc *rc, u32 timer, u64 now_ns)
 		return;
 	}
 	go_back(rc);
-	side->rnr_until_ns = now_ns + RNR_WAIT[timer] * 10000ULL;
+	side->resume_ns = now_ns + RNR_WAIT[timer] * 10000ULL;
 }
 
-static void take_nak(struct rc *rc, u32 code)
+/*
+ * The first packet that is not acknowledged was lost. The first repetition leaves at once. Further ones wait,
+ * each twice as long as the one before and together less than a time-out: that lets a burst of losses pass.
+ * A packet that is longer than a link on the path carries is lost every time, while shorter ones behind it
+ * arrive and cause a NAK each time: without a limit this would never end.
+ */
+static void take_sequence_nak(struct rc *rc, u64 now_ns)
+{
+	struct requester *side = &rc->requester;
+
+	rc->counters.rx_nak_sequence++;
+	if (side->next == side->acked)
+		return; /* a duplicate: nothing was sent since the NAK before */
+	if (side->sequence_naks >= rc->config.retry_count) {
+		fail(rc, RC_SEQUENCE_RETRY_EXCEEDED);
+		return;
+	}
+	go_back(rc);
+	if (side->sequence_naks)
+		side->resume_ns =
+			now_ns + (rc->config.timeout_ns >> (rc->config.retry_count - side->sequence_naks));
+	side->sequence_naks++;
+}
+
+static void take_nak(struct rc *rc, u32 code, u64 now_ns)
 {
 	switch (code) {
 	case NAK_SEQUENCE:
-		rc->counters.rx_nak_sequence++;
-		go_back(rc);
+		take_sequence_nak(rc, now_ns);
 		break;
 	case NAK_INVALID_REQUEST:
 		rc->counters.rx_nak_invalid++;
@@ -151,7 +174,7 @@ void requester_take_aeth(struct rc *rc, const struct packet *packet, u64 now_ns)
 	} else if (kind == SYNDROME_RNR) {
 		take_rnr(rc, value, now_ns);
 	} else if (kind == SYNDROME_NAK) {
-		take_nak(rc, value);
+		take_nak(rc, value, now_ns);
 	}
 }
 
@@ -227,7 +250,7 @@ static void sent(struct rc *rc, u32 payload, u32 frame, bool last, u64 now_ns)
 
 static bool is_time(struct rc *rc, u64 now_ns)
 {
-	if (now_ns < rc->requester.rnr_until_ns)
+	if (now_ns < rc->requester.resume_ns)
 		return false;
 	if (rc->dcqcn.port_bps && now_ns >= dcqcn_next_ns(&rc->dcqcn)) {
 		dcqcn_advance(&rc->dcqcn, now_ns);
