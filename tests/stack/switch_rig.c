@@ -26,6 +26,7 @@ struct rig *rig_new(u32 ports, u64 shared, u64 memory, u64 owed, u64 seed)
 	rig->core.memory_free = memory;
 	rig->core.memory_owed = owed;
 	rig->core.chunk_bytes = 1024;
+	rig->core.longest_frame = 9014;
 	rig->core.marking.random = seed;
 	for (u32 dscp = 0; dscp < DSCP_COUNT; dscp++)
 		rig->core.priority_of[dscp] = (u8)(dscp / 8);

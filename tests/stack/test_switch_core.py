@@ -77,6 +77,29 @@ def test_more_senders_than_room_are_flooded_and_not_mistaken() -> None:
         assert 2000 < found[1,] <= 4096
 
 
+def test_the_mac_of_no_interface_is_not_in_the_table() -> None:
+    """0 marks a free slot: a frame to it is flooded, and it can neither be learnt nor be fixed."""
+    nobody = bytes(6)
+    with rig(ports=3) as made:
+        assert made.receive(1, frame(nobody, A))[0] == {0, 2}
+        assert made.receive(2, frame(A, nobody))[0] == {1}
+        assert made.receive(1, frame(nobody, A))[0] == {0, 2}
+        assert not made.fix(nobody, 2)
+        assert made.receive(1, frame(nobody, A))[0] == {0, 2}
+
+
+@pytest.mark.parametrize("to", [B, b"\xff" * 6], ids=["known", "flooded"])
+def test_frames_that_are_too_long_are_counted(to: bytes) -> None:
+    """As long as the MTU and a VLAN tag allow, and one byte longer."""
+    with rig(ports=3) as made:
+        made.fix(B, 2)
+        assert made.receive(1, frame(to, A, MTU_FRAME + 4))[0]
+        assert made.counters().dropped == {}
+        assert made.receive(1, frame(to, A, MTU_FRAME + 5))[0] == set()
+        assert made.counters().dropped == {"drop_too_long": 1}
+        assert made.counters().ports["drop_too_long"].tolist() == [0, 1, 0]
+
+
 def test_control_frames_end_here_and_priority_follows_dscp() -> None:
     with rig(ports=2) as made:
         made.fix(bytes(packet()[:6]), 0)

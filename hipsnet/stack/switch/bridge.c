@@ -16,7 +16,7 @@ static u32 slot_of(u64 number, u32 step)
 
 static struct bridge_entry *find(const struct bridge *bridge, u64 number)
 {
-	for (u32 step = 0; step < BRIDGE_PROBE; step++) {
+	for (u32 step = 0; number && step < BRIDGE_PROBE; step++) {
 		const struct bridge_entry *entry = &bridge->entries[slot_of(number, step)];
 
 		if (entry->mac == number)
@@ -46,7 +46,7 @@ bool bridge_fix(struct bridge *bridge, const u8 *mac, u8 port)
 	u64 number = number_of(mac);
 	struct bridge_entry *entry = find(bridge, number);
 
-	entry = entry ? entry : make_room(bridge, number);
+	entry = entry || !number ? entry : make_room(bridge, number);
 	if (entry)
 		*entry = (struct bridge_entry){.mac = number, .port = port, .fixed = true};
 	return entry != NULL;

@@ -24,7 +24,7 @@ struct bridge {
 	struct bridge_entry entries[BRIDGE_SLOTS];
 };
 
-/* Says for good that a MAC is behind a port; false if there is no room. */
+/* Fixes the port of a MAC; false if there is no free slot, or the MAC is 0, which no interface has. */
 bool bridge_fix(struct bridge *bridge, const u8 *mac, u8 port);
 
 /* Notes that a sender's MAC is behind a port; the entry that was silent for longest makes room. */

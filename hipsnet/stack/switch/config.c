@@ -54,11 +54,14 @@ static double fraction(const struct reader *reader, u32 index)
 
 static void mac(const struct reader *reader, u32 index, u8 *mac)
 {
+	static const u8 zero[MAC_BYTES];
 	char rest;
 
 	if (sscanf(word(reader, index), "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx%c", &mac[0], &mac[1], &mac[2], &mac[3],
 		   &mac[4], &mac[5], &rest) != MAC_BYTES)
 		refuse(reader, "a MAC is wrong");
+	if (mac[0] & 1 || memcmp(mac, zero, MAC_BYTES) == 0)
+		refuse(reader, "a MAC is not the address of one interface");
 }
 
 static void copy(const struct reader *reader, u32 index, char *to, size_t bytes)
@@ -79,7 +82,11 @@ static struct soft_switch *core(const struct reader *reader)
 
 static u8 port_number(const struct reader *reader, u32 index)
 {
-	return (u8)number(reader, index, core(reader)->ports - 1);
+	u32 ports = core(reader)->ports;
+
+	if (!ports)
+		refuse(reader, "names a port, but the switch has none above");
+	return (u8)number(reader, index, ports - 1);
 }
 
 /* What each word means */
@@ -162,6 +169,7 @@ static struct soft_switch *new_core(const struct fabric_config *config, u32 numb
 	core->marking.random = number + 1;
 	core->marks = config->marks;
 	core->router.seed = number * 0x9e3779b9u;
+	core->longest_frame = config->longest_frame;
 	core->chunk_bytes = 1024; /* what a chunk holds of a short frame; longer ones fill it better */
 	return core;
 }

@@ -57,12 +57,19 @@ struct soft_switch {
 	struct bridge bridge; /* of one that does not */
 	struct router router;
 	u32 ports;
-	u64 memory_free; /* chunks that hold no frame; the caller keeps it */
-	u64 memory_owed; /* of them, those that reserves and headrooms count on */
-	u32 chunk_bytes; /* what a chunk holds of a frame */
-	u64 stopped;     /* a bit for each port at whose other end something is stopped */
+	u64 memory_free;   /* chunks that hold no frame; the caller keeps it */
+	u64 memory_owed;   /* of them, those that reserves and headrooms count on */
+	u32 chunk_bytes;   /* what a chunk holds of a frame */
+	u32 longest_frame; /* without a VLAN tag */
+	u64 stopped;       /* a bit for each port at whose other end something is stopped */
 	struct switch_port port[SWITCH_PORTS];
 };
+
+/* The longest frame that a switch hands on. As in the kernel's bridge, a VLAN tag does not count. */
+static inline u32 switch_frame_bytes(u32 longest_frame)
+{
+	return longest_frame + VLAN_BYTES;
+}
 
 /* In a set of ports. */
 static inline u64 port_bit(u32 port)

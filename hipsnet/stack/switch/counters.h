@@ -32,6 +32,7 @@
 	COUNTER(pfc_frames,       "PFC frames that came in")                             \
 	COUNTER(drop_control,     "other frames that no bridge hands on (01:80:c2:00:00:0x)") \
 	COUNTER(drop_truncated,   "frames that end inside a header")                     \
+	COUNTER(drop_too_long,    "frames longer than the MTU, an Ethernet header and a VLAN tag") \
 	COUNTER(drop_same_port,   "frames for the port that they came from")             \
 	COUNTER(drop_not_ours,    "frames to a router that are not to its MAC, or not IPv4") \
 	COUNTER(drop_header,      "IPv4 with a wrong header or checksum, at a router")   \

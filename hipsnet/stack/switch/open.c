@@ -82,7 +82,8 @@ static void open_switch(struct fabric *fabric, const struct fabric_config *confi
 	for (u32 port = 0; port < core->ports; port++)
 		chunks += chunks_ahead(&found->ports[port], core->chunk_bytes);
 	machine->core = core;
-	errno = -xsk_memory_open(&machine->memory, chunks, SEND_FRAMES, config->longest_frame);
+	errno = -xsk_memory_open(&machine->memory, chunks, SEND_FRAMES,
+				 switch_frame_bytes(config->longest_frame));
 	if (errno)
 		fail("have memory for", found->name);
 	link_free(machine, chunks, chunks + SPARE_PACKETS);

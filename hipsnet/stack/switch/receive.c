@@ -88,6 +88,10 @@ u64 switch_receive(struct soft_switch *self, u32 ingress, struct span head, u32 
 		count->drop_truncated++;
 		return 0;
 	}
+	if (bytes > switch_frame_bytes(self->longest_frame)) {
+		count->drop_too_long++;
+		return 0;
+	}
 	if (is_link_local(head.data + ETHERNET_TO)) {
 		take_control(self, ingress, head, now);
 		return 0;

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The soft switch's program refuses a file that makes no sense, naming the line, before it opens anything."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.lab import soft_switch
+
+HEAD = "counters /nonexistent/counters\nframe 1514\n"
+BRIDGE, ROUTER = (f"switch l0g0 hipsnet-no-such-netns 0 {layer} 1000 100 10\n" for layer in ("l2", "l3"))
+PORT = "port p0 1 02:48:00:00:00:01 0 0\n"
+
+
+def refused(folder: Path, content: str) -> str:
+    """What the program says of a file, without the file's name."""
+    path = folder / "soft-switch.conf"
+    path.write_text(content)
+    command = [soft_switch.program(), "fabric", "digest", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done
+    return done.stderr.removeprefix(f"{path}:").strip()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (ROUTER + "route 0 0 0 02:48:00:00:00:02\n", "4: names a port, but the switch has none above"),
+        (BRIDGE + "mac 02:48:00:00:00:02 255\n", "4: names a port, but the switch has none above"),
+        (ROUTER + PORT + "route 0 0 1 02:48:00:00:00:02\n", "5: a number is wrong or too large"),
+        (PORT, "3: is about a switch, and there is none above"),
+        (BRIDGE + PORT + "mac 00:00:00:00:00:00 0\n", "5: a MAC is not the address of one interface"),
+        (BRIDGE + PORT.replace("02:", "03:", 1), "4: a MAC is not the address of one interface"),
+        (BRIDGE + PORT + "mac 02:48:00:00:00 0\n", "5: a MAC is wrong"),
+        (ROUTER + PORT + "route 0 0\n", "5: a route without a way"),
+        ("", "2: ends without a switch, or without `frame`"),
+    ],
+)
+def test_a_file_that_makes_no_sense(tmp_path: Path, content: str, message: str) -> None:
+    assert refused(tmp_path, HEAD + content) == message
