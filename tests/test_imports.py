@@ -20,7 +20,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hipsnet.node": {ERRORS, "hipsnet.topology", "kernel"},
     "hipsnet.stack": {ERRORS, "kernel"},
     "hipsnet.transport": {ERRORS, "hipsnet.stack"},
-    "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.topology", "hipsnet.transport"},
+    "hipsnet.engine": {ERRORS, "hipsnet.stack", "hipsnet.transport", "kernel"},
+    "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.engine", "hipsnet.topology", "hipsnet.transport"},
     "hipsnet": {ERRORS, SETTINGS, "hipsnet.collective"},  # hipsnet/__init__.py, the face of the library
 }
 _LIBRARY = set(MAY_IMPORT)

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from hipsnet.collective.algorithms import Algorithm
@@ -17,6 +16,8 @@ from hipsnet.collective.executor import Executor, Reduction, Timeouts
 from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Plan, Route, chunk_elements, compile_plan
 from hipsnet.collective.schedule import Schedule
+from hipsnet.engine import reduction
+from hipsnet.engine.reduction import DTYPES
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
@@ -25,14 +26,9 @@ from hipsnet.transport.interface import Peer
 from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
-DTYPES = tuple(np.dtype(t) for t in (np.float16, bfloat16, np.float32, np.float64, np.int32, np.int64))
-
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": np.add,
-    "mean": np.add,
-    "max": np.maximum,
-    "min": np.minimum,
-    "prod": np.multiply,
+    **{operation: partial(reduction.reduce, operation) for operation in reduction.OPERATIONS},
+    "mean": partial(reduction.reduce, "sum"),
 }
 
 Buffer = TypeVar("Buffer")
@@ -87,7 +83,7 @@ class Communicator:
         flat = array.reshape(-1)
         self._executor.run(self._plan(flat.size, flat.itemsize), flat, op, REDUCTIONS[op])
         if op == "mean":
-            _divide(flat, self.world_size)
+            reduction.divide(flat, self.world_size)
         return memory
 
     def barrier(self) -> None:
@@ -175,12 +171,3 @@ def _check(array: NDArray[Any], op: str) -> None:
         raise InputError("all_reduce works in place: the array must be C-contiguous and writable")
     if op not in REDUCTIONS:
         raise InputError(f"op {op!r} is not one of {', '.join(REDUCTIONS)}")
-
-
-def _divide(flat: NDArray[Any], ranks: int) -> None:
-    if flat.dtype.kind == "i":
-        below_zero = (flat < 0) & (flat % ranks != 0)
-        np.floor_divide(flat, ranks, out=flat)
-        flat += below_zero
-    else:
-        np.divide(flat, flat.dtype.type(ranks), out=flat)

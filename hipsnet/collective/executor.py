@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from hipsnet.transport.interface import Completion, Event, Peer, Region, Transpo
 TICK_S = 0.25
 LAST_WORDS_S = 1.0
 
-Reduction = Callable[..., object]
-"""A numpy ufunc of two arguments that takes `out`."""
+Reduction = Callable[[NDArray[Any], NDArray[Any]], None]
+"""Combines the second array into the first, in place."""
 
 log = logging.getLogger("hipsnet")
 
@@ -194,7 +194,7 @@ class Executor:
         target = self._array[segment.start : segment.stop]
         slot = neighbour.slot_of[segment.index]
         staged = self._staging.view(segment.connection, slot, len(target), self._array.dtype)
-        self._reduction(target, staged, out=target)
+        self._reduction(target, staged)
         neighbour.empty(segment.index)
         self._give_credit(neighbour)
 

@@ -38,7 +38,7 @@ def _built(
     name: str, sources: Sequence[str], folder: Path, flags: Sequence[str], link: Sequence[str]
 ) -> Path:
     files = [FOLDER / source for source in sources]
-    command = ["cc", *_FLAGS, *flags, f"-I{FOLDER}", f"-I{kernel.FOLDER}"]
+    command = ["cc", *_FLAGS, *flags, *(f"-I{folder}" for folder in _include_folders())]
     libraries = [f"-l{item}" for item in link]
     parts = [*_texts(files).values(), repr(command[1:]).encode()]
     digest = hashlib.sha256(b"\0".join(parts))
@@ -48,6 +48,11 @@ def _built(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _compile(name, [*command, *map(str, files), *libraries], path)
     return path
+
+
+def _include_folders() -> tuple[Path, ...]:
+    """Where headers are looked for: the stack's, those of hipsnet's other packages, the kernel programs'."""
+    return FOLDER, FOLDER.parent, kernel.FOLDER
 
 
 def _texts(sources: Sequence[Path]) -> dict[Path, bytes]:
@@ -63,7 +68,7 @@ def _texts(sources: Sequence[Path]) -> dict[Path, bytes]:
             continue
         found[file] = file.read_bytes()
         for name in _INCLUDE.findall(found[file]):
-            places = [folder / name.decode() for folder in (file.parent, FOLDER, kernel.FOLDER)]
+            places = [folder / name.decode() for folder in (file.parent, *_include_folders())]
             waiting += [place for place in places if place.is_file()][:1]
     return found
 
