@@ -34,7 +34,7 @@ _ORCHESTRATOR: dict[str, set[str]] = {
     "telemetry": {"lab", "provision"},
     "top": {"telemetry"},
     "exporter": {"telemetry"},
-    "jobs": {"telemetry", "topology_file"},
+    "jobs": {"lab", "telemetry", "topology_file"},
     "pfc": {"jobs", "lab", "telemetry", "topology_file", "views"},
 }
 _ORCHESTRATOR["commands"] = set(_ORCHESTRATOR)

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pwd
 import re
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from hipsnet.sizes import format_size, parse_size
 from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
 from orchestrator import topology_file
-from orchestrator.jobs import job, output, results
+from orchestrator.jobs import job, output, registry, results
 from orchestrator.jobs.benchmark import measure, workers
 from orchestrator.jobs.display import Display
 from orchestrator.jobs.launch import Outcome, launch
@@ -56,6 +59,20 @@ def run(file: Path, command: Sequence[str], wanted: Wanted, engine: Mapping[str,
     return _measurement(topology, fabric, settings, wanted)
 
 
+@contextlib.contextmanager
+def _listed(fabric: Fabric) -> Iterator[None]:
+    """Be in the fabric's list of jobs for the length of the block; warn of the other jobs there."""
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    with registry.registered(fabric.name, shlex.join(["hipsnet", *sys.argv[1:]]), user) as others:
+        for job in others:
+            print(
+                f"hipsnet: warning: another job runs on {fabric.name} since {job.since}: process {job.pid} of "
+                f"{job.user}, `{job.command}`; both are slower for it",
+                file=sys.stderr,
+            )
+        yield
+
+
 def _program(
     topology: Topology, fabric: Fabric, settings: Settings, command: Sequence[str], wanted: Wanted
 ) -> int:
@@ -63,7 +80,8 @@ def _program(
         if getattr(wanted, field.name) not in (None, False):
             raise InputError(f"--{field.name} is for measuring; leave it out, or leave `{command[0]}` out")
     programs = job.programs(topology, fabric, settings, command)
-    outcome = launch(programs, output.prefixed([program.server for program in programs]))
+    with _listed(fabric):
+        outcome = launch(programs, output.prefixed([program.server for program in programs]))
     _tell(fabric, outcome)
     return outcome.code
 
@@ -87,6 +105,7 @@ def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted:
     message = output.prefixed([program.server for program in programs])
     table = sys.stderr if wanted.json == "-" else sys.stdout
     with (
+        _listed(fabric),
         watching.watch(topology, fabric, None) as (ports, sources),
         Display(title, measurement, table, message) as display,
     ):

@@ -23,12 +23,13 @@ from hipsnet.node import namespace
 from hipsnet.settings import VARIABLES, Settings
 from orchestrator import topology_file
 from orchestrator.commands import jobs
-from orchestrator.jobs import pattern
+from orchestrator.jobs import pattern, registry
 from orchestrator.jobs.measurement import Case, Measurement, count
 from orchestrator.jobs.results import combine
 from orchestrator.jobs.running import listed
 from orchestrator.provision import provisioning, removal
 from tests.lab import rig
+from tests.lab.rig import command_line
 
 ROOT = Path(__file__).parents[2]
 ENGINE_FLAGS = {row.field: row for row in VARIABLES if row.flag}
@@ -143,6 +144,21 @@ def test_exit_code_is_passed_on_and_the_server_named(places: Path) -> None:
     done = hipsnet("run", places, "--", "bash", "-c", 'if [ "$RANK" = 2 ]; then exit 7; fi; sleep 600')
     assert done.returncode == 7
     assert "s10 (rank 2) ended with exit code 7" in done.stderr
+
+
+def test_a_second_job_is_warned_of_the_first(places: Path) -> None:
+    command = [*command_line("run", places, "--", "sh", "-c", "echo ready; read line || sleep 600")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as first:
+        assert first.stdout is not None
+        for _ in range(4):
+            assert first.stdout.readline().endswith("ready\n")
+        (job,) = registry.running_jobs(topology_file.load(places)[1].name)
+        assert (job.pid, job.user) == (first.pid, "root") and job.command.startswith("hipsnet run ")
+        done = hipsnet("run", places, "--", "true")
+        first.terminate()
+    assert done.returncode == 0
+    assert f"process {first.pid}" in done.stderr and job.command in done.stderr and job.since in done.stderr
+    assert "another job" not in hipsnet("run", places, "--", "true").stderr
 
 
 def test_every_flag_reaches_the_program_by_its_variable(places: Path) -> None:
