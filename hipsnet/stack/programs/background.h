@@ -8,12 +8,14 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,7 +86,27 @@ static inline void go_first(int priority)
 	close(group);
 }
 
-/* The caller of the program comes back here, when all is ready; the child goes on. */
+/*
+ * Gives up all capabilities for good, also those that a program would get by execve(). Sockets, maps and
+ * real-time priority that the process has already stay as they are: what handles frames from the network
+ * needs no more. Without CAP_SETPCAP the bounding set stays, and no_new_privs alone limits execve().
+ */
+static inline void drop_privileges(void)
+{
+	struct __user_cap_header_struct self = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+	unsigned long capability = 0;
+
+	while (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0)
+		capability++; /* EINVAL after the last that this kernel has */
+	if (errno != EINVAL && errno != EPERM)
+		fail("drop", "the bounding set");
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
+	    syscall(SYS_capset, &self, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		fail("drop", "capabilities");
+}
+
+/* The caller of the program comes back here, when all is ready; the child goes on, without privileges. */
 static inline void go_on_in_background(const char *name)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -100,4 +122,5 @@ static inline void go_on_in_background(const char *name)
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_TIMERSLACK, 1);
 	go_first(NETWORK_PRIORITY);
+	drop_privileges();
 }

@@ -176,6 +176,7 @@ int main(int argc, char **argv)
 	read_plan(&traffic, stdin);
 	prctl(PR_SET_TIMERSLACK, 1);
 	go_first(TRAFFIC_PRIORITY);
+	drop_privileges();
 	run(now_ns() + strtoull(argv[1], NULL, 10) * 1000000);
 	/* What is under way still comes: nothing is sent any more. */
 	for (u32 i = 0; i < traffic.port_count; i++)
