@@ -83,6 +83,7 @@ class Executor:
             self._fail(self._rank, str(error), None)
         self._enter(plan, region, Call(plan.count, array.dtype.name, operation))
         self._loop()
+        self._transport.flush()
         self._transport.deregister(region)
         del self._array, self._region  # the caller alone decides how long its memory lives
 

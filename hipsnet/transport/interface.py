@@ -107,6 +107,12 @@ class Transport(Protocol):
     def poll(self, timeout_s: float) -> list[Completion]:
         """Start what was posted, wait until something happens or the time is over, and tell what happened."""
 
+    def flush(self) -> None:
+        """Send what peers wait for before this rank computes: posted messages and owed acknowledgements.
+
+        Does not wait for the peers, and reports nothing: the next `poll` does.
+        """
+
     def drain(self, timeout_s: float) -> None:
         """Hand over what is still queued, for at most this long, without looking at what comes in."""
 

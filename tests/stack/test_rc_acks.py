@@ -64,6 +64,20 @@ def test_alone_it_waits_for_others(core: Core) -> None:
     assert far.counters.tx_acks == 1
 
 
+def test_a_flush_ends_its_waiting(core: Core) -> None:
+    near, far = pair_of_sides(core)
+    core.lib.rc_flush(far.pair)
+    assert opcodes(far, NOW) == [] and not core.lib.rc_is_owing(far.pair)
+    one_write(core, near, far, NOW)
+    assert opcodes(far, NOW) == [] and core.lib.rc_is_owing(far.pair)
+    core.lib.rc_flush(far.pair)
+    assert opcodes(far, NOW) == [ACKNOWLEDGE] and not core.lib.rc_is_owing(far.pair)
+    assert core.lib.rc_is_owing(near.pair) is False
+    assert near.send(b"one")
+    assert core.lib.rc_is_owing(near.pair)
+    assert opcodes(near, NOW) == [SEND_ONLY] and not core.lib.rc_is_owing(near.pair)
+
+
 def test_one_in_the_middle_of_a_message_waits_for_nothing(core: Core) -> None:
     """Its sender may have no window left."""
     near, far = pair_of_sides(core, window=2)

@@ -122,6 +122,21 @@ def test_who_computes_for_long_is_waited_for(lab: Lab) -> None:
     assert run(lab, silent) == [Outcome(value=4.0)] * 4
 
 
+def computing(comm: Any) -> float:
+    """Collectives of a few bytes, each followed by more time without one than a peer may be silent."""
+    for _ in range(3):
+        array = np.ones(2, np.float32)
+        comm.all_reduce(array)
+        assert (array == comm.world_size).all()
+        time.sleep(2.5)
+    return ones(comm)
+
+
+def test_nobody_waits_for_who_computes_after_a_collective(lab: Lab) -> None:
+    """Acknowledgements that wait for others leave before the collective returns."""
+    assert run(lab, computing, timeout_s=1.5, warn_s=1) == [Outcome(value=4.0)] * 4
+
+
 def test_a_second_job_on_the_same_ports_is_refused(lab: Lab) -> None:
     with started(lab, endless) as first:
         wait_until_busy(lab)

@@ -148,6 +148,13 @@ class Stack:
             raise TransportError(f"a port is gone: {os.strerror(-count)}")
         return map(Done._make, _COMPLETION.iter_unpack(self._bytes[: count * _COMPLETION.size]))
 
+    def flush(self, timeout_s: float) -> None:
+        """Send what is owed to peers (ACKs, posted messages, frames that pass through); for at most `timeout_s`.
+
+        For a caller that will not poll for a while. The next `poll` raises if a port is gone.
+        """
+        self._core.lib.stack_flush(self._stack, int(timeout_s * 1e9))
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits to be sent or acknowledged."""

@@ -225,6 +225,48 @@ int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *com
 	}
 }
 
+static void flush_pairs(struct stack *stack)
+{
+	for (u32 i = 0; i < stack->count; i++)
+		for (u32 j = 0; j < stack->ports[i]->count; j++)
+			rc_flush(stack->ports[i]->pairs[j].rc);
+}
+
+static bool is_owing(const struct stack_port *port)
+{
+	if (port->unsent > 0)
+		return true;
+	for (u32 priority = 0; priority < PRIORITIES; priority++)
+		if (port->transit[priority].count)
+			return true;
+	for (u32 i = 0; i < port->count; i++)
+		if (rc_is_owing(port->pairs[i].rc))
+			return true;
+	return false;
+}
+
+int stack_flush(struct stack *stack, u64 timeout_ns)
+{
+	u64 deadline = clock_ns() + timeout_ns;
+	bool owing = true;
+
+	while (owing) {
+		receive_all(stack, clock_ns());
+		flush_pairs(stack);
+		int sent = send_all(stack);
+		u64 now = clock_ns();
+
+		owing = false;
+		for (u32 i = 0; i < stack->count; i++)
+			owing |= is_owing(stack->ports[i]);
+		if (sent < 0 || now >= deadline)
+			return sent < 0 ? sent : 0;
+		if (owing && !sent)
+			wait_briefly(wake_ns(stack, deadline), now);
+	}
+	return 0;
+}
+
 bool stack_is_idle(struct stack *stack)
 {
 	for (u32 i = 0; i < stack->count; i++) {

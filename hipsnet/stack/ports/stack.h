@@ -97,6 +97,14 @@ bool stack_is_watched_ready(const struct stack *stack);
  */
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most);
 
+/*
+ * Sends what this process owes to others, for a caller that will not poll for a while: ACKs (they do not wait
+ * for others here), packets for which window and credits leave space, and frames that pass through. Returns
+ * when all of it has left, or after `timeout_ns`: rates and pauses are kept. Frames are received meanwhile;
+ * their completions wait for stack_poll(). 0, or -errno if a port is gone for good.
+ */
+int stack_flush(struct stack *stack, u64 timeout_ns);
+
 /* Whether anything waits to be sent: packets, acknowledgements, or frames in a transmit ring. */
 bool stack_is_idle(struct stack *stack);
 

@@ -16,3 +16,6 @@ void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns);
 /* Sleeps until a frame comes, something is due, or the watched descriptor is readable; -errno for a signal.
  */
 int wait_until(struct stack *stack, u64 until_ns, u64 now_ns);
+
+/* Sleeps until something is due, at most for a moment: a frame that arrives does not end it. */
+void wait_briefly(u64 until_ns, u64 now_ns);

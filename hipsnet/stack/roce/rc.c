@@ -264,6 +264,16 @@ u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 	return bytes;
 }
 
+void rc_flush(struct rc *rc)
+{
+	rc->responder.ack_at_ns = 0;
+}
+
+bool rc_is_owing(const struct rc *rc)
+{
+	return rc->state != RC_IDLE && (response_due(rc) != RC_NEVER || requester_may_send(rc));
+}
+
 u64 rc_next_deadline(const struct rc *rc)
 {
 	const struct requester *side = &rc->requester;

@@ -138,6 +138,13 @@ u32 rc_frame_max(const struct rc *rc);
 /* When rc_transmit() is to be called next: 0 for now, RC_NEVER if only a frame or a post can change that. */
 u64 rc_next_deadline(const struct rc *rc);
 
+/*
+ * For a caller that will not come back for a while. An ACK that waits for others is due at once (rc_flush);
+ * and rc_is_owing() tells whether frames remain to be sent, as soon as time, rate and pauses permit.
+ */
+void rc_flush(struct rc *rc);
+bool rc_is_owing(const struct rc *rc);
+
 /* The oldest completion, if there is one. */
 bool rc_poll_completion(struct rc *rc, struct rc_completion *completion);
 

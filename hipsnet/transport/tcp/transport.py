@@ -89,6 +89,9 @@ class TcpTransport:
         self._completions.clear()
         return completions
 
+    def flush(self) -> None:
+        self._start_posted()  # the kernel acknowledges what comes
+
     def drain(self, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
         self._start_posted()

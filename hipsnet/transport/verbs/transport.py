@@ -103,9 +103,7 @@ class VerbsTransport:
             connection.abandon()
 
     def poll(self, timeout_s: float) -> list[Completion]:
-        unstarted, self._unstarted = self._unstarted, {}
-        for connection in unstarted.values():
-            self._start(connection)
+        self.flush()
         self._collect()
         if not self._completions:
             self._arm()
@@ -115,6 +113,11 @@ class VerbsTransport:
             self._look()
         completions, self._completions = self._completions, []
         return completions
+
+    def flush(self) -> None:
+        unstarted, self._unstarted = self._unstarted, {}
+        for connection in unstarted.values():
+            self._start(connection)  # the device acknowledges what comes
 
     def drain(self, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s

@@ -42,6 +42,8 @@ UNLIMITED_BPS = 10_000_000_000
 
 FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
 DRAIN_STEP_S = 0.05
+FLUSH_S = 0.5
+"""Longer than one pause can last at 100 Mbit/s, far shorter than the time-outs of peers."""
 
 
 class XdpTransport:
@@ -126,6 +128,9 @@ class XdpTransport:
         self._work(0 if self._completions else timeout_s)
         completions, self._completions = self._completions, []
         return completions
+
+    def flush(self) -> None:
+        self._stack.flush(FLUSH_S)
 
     def drain(self, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
