@@ -158,7 +158,12 @@ def destroy(
 
 
 @app.command()
-def inspect(file: File, node: Node = None, as_json: Json = False) -> None:
+def inspect(
+    file: File,
+    node: Node = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="exit with 3 if there is drift")] = False,
+    as_json: Json = False,
+) -> None:
     """Show every server, port, address, peer and state, and what differs between file and kernel."""
     topology, fabric = topology_file.load(file)
     if node is not None:
@@ -167,11 +172,13 @@ def inspect(file: File, node: Node = None, as_json: Json = False) -> None:
         report = inspection.inspect(topology, fabric)
     if as_json:
         _print_json(inspection.as_json(report))
-        return
-    console = _console()
-    console.print(inspection.table(report))
-    for line in inspection.drift_lines(report):
-        console.print(line, markup=False)
+    else:
+        console = _console()
+        console.print(inspection.table(report))
+        for line in inspection.drift_lines(report):
+            console.print(line, markup=False)
+    if exit_code and report.drift:
+        raise typer.Exit(CHANGES_WAITING)
 
 
 @app.command()

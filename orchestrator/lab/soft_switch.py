@@ -74,7 +74,8 @@ def differences(
 
     `changes` are those of the nodes; `moves` tells that nodes or cables come or go.
     """
-    served = [process.digest for process in running(fabric.name)]
+    processes_now = running(fabric.name)
+    served = [process.digest for process in processes_now]
     if not is_wanted(topology, fabric):
         return (_change(fabric, "remove", "running"),) if served else ()
     after = f"for {len(fabric.switches)} switches"
@@ -84,13 +85,26 @@ def differences(
     wanted = _wanted(topology, fabric)
     if served:
         differs = moves or programs_move or wanted is None or served != [soft_switch_config.digest(wanted)]
-        return (_change(fabric, "change", "for others", after),) if differs else ()
+        if differs:
+            return (_change(fabric, "change", "for others", after),)
+        lost = not all(_has_counters_file(fabric.name, process.pid) for process in processes_now)
+        return (_change(fabric, "change", "without its counters file", after),) if lost else ()
     was_there = counters_path(fabric.name).exists()
     return (_change(fabric, "change" if was_there else "add", "not running" if was_there else "", after),)
 
 
 def _change(fabric: Fabric, action: Action, before: str, after: str = "") -> Change:
     return Change(fabric.name, "soft switch", action, "process", before, after)
+
+
+def _has_counters_file(fabric: str, pid: int) -> bool:
+    """Whether the process counts into the file that is there now; it keeps a deleted file mapped."""
+    try:
+        inode = str(counters_path(fabric).stat().st_ino)
+        mappings = (line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+        return any(inode == words[4] and words[-1].endswith(_COUNTERS) for words in mappings)
+    except OSError:
+        return False
 
 
 def serve(topology: Topology, fabric: Fabric) -> None:

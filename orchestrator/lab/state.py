@@ -30,6 +30,11 @@ def folder(fabric: str) -> Path:
     return ROOT / fabric
 
 
+def record_path(fabric: str) -> Path:
+    """The file that holds the record of a fabric."""
+    return folder(fabric) / _RECORD
+
+
 def lock_path(fabric: str) -> Path:
     """The file that whoever changes a fabric holds locked."""
     return folder(fabric) / _LOCK
@@ -38,7 +43,7 @@ def lock_path(fabric: str) -> Path:
 def read(fabric: str) -> Record | None:
     """The record of a fabric; None if there is none (or one that was torn by the machine's end)."""
     try:
-        found = json.loads((folder(fabric) / _RECORD).read_text())
+        found = json.loads(record_path(fabric).read_text())
         return Record(found["file"], tuple(found["nodes"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -46,7 +51,7 @@ def read(fabric: str) -> Record | None:
 
 def write(fabric: str, record: Record) -> None:
     """Replace the record of a fabric, whole or not at all."""
-    write_json(folder(fabric) / _RECORD, asdict(record))
+    write_json(record_path(fabric), asdict(record))
 
 
 def write_json(path: Path, content: object) -> None:
@@ -63,7 +68,7 @@ def write_json(path: Path, content: object) -> None:
 
 def forget(fabric: str) -> None:
     """Remove the record of a fabric, and nothing else."""
-    (folder(fabric) / _RECORD).unlink(missing_ok=True)
+    record_path(fabric).unlink(missing_ok=True)
 
 
 def remove(fabric: str) -> None:

@@ -85,7 +85,8 @@ def plan_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
     """
     config = host_config(topology, fabric, node)
     with opened(config.name, None) as context:
-        return _plan(context, _with_remembered(fabric.name, config))
+        plan = _plan(context, _with_remembered(fabric.name, config))
+        return replace(plan, steps=(*plan.steps, *lost_record(fabric.name, config.name)))
 
 
 def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
@@ -98,9 +99,9 @@ def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
     with locked(fabric.name), opened(wanted.name, None) as context:
         wanted = _with_remembered(fabric.name, wanted)
         plan = _plan(context, wanted)
+        steps = [*plan.steps, *lost_record(fabric.name, wanted.name)]
         _remember(fabric.name, plan)
         apply(context, plan.steps)
-        steps = list(plan.steps)
         unknown = [(entry.link, entry.address) for entry in plan.config.neighbours if entry.mac is None]
         neighbours.resolve(context, unknown, RESOLVE_S)
         plan = _plan(context, wanted)
@@ -109,6 +110,16 @@ def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
         after = _plan(context, wanted)
     refuse_unsettled(wanted.name, after.steps)
     return replace(after, steps=tuple(steps))
+
+
+def lost_record(fabric: str, node: str) -> tuple[Change, ...]:
+    """The record of a server that is applied here without one, as when its folder was deleted.
+
+    A new record can only hold the state of now: what the host was like before is lost.
+    """
+    if node not in pins.pinned_nodes(fabric) or _path(fabric, node).exists():
+        return ()
+    return (Change(node, "record", "add", str(_path(fabric, node)), "", "the host's earlier state is lost"),)
 
 
 def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:

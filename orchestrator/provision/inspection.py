@@ -17,7 +17,7 @@ from hipsnet.topology import Fabric, Server, Topology
 from hipsnet.topology.quantities import format_delay, format_rate
 from orchestrator.lab import delay_line, soft_switch
 from orchestrator.provision import hosts
-from orchestrator.provision.plan import Survey, configurations, survey
+from orchestrator.provision.plan import Survey, configurations, lost_record, survey
 
 PortState = Literal["up", "down", "no carrier", "missing"]
 
@@ -64,13 +64,19 @@ class Report:
     surplus: tuple[str, ...]
     delay_line: tuple[Change, ...] = ()
     soft_switch: tuple[Change, ...] = ()
+    record: tuple[Change, ...] = ()
 
     @property
     def drift(self) -> int:
         """In how many things kernel and file differ."""
         absent = sum(node.state != "present" for node in self.nodes)
         drift = sum(len(node.drift) for node in self.nodes)
-        return drift + absent + len(self.surplus) + len(self.delay_line) + len(self.soft_switch)
+        return drift + absent + len(self.surplus) + len(self.of_fabric)
+
+    @property
+    def of_fabric(self) -> tuple[Change, ...]:
+        """The differences that belong to no single node: processes and record."""
+        return (*self.delay_line, *self.soft_switch, *self.record)
 
 
 def inspect(topology: Topology, fabric: Fabric) -> Report:
@@ -82,13 +88,14 @@ def inspect(topology: Topology, fabric: Fabric) -> Report:
     drift = {node.name: node.drift for node in nodes}
     line = delay_line.differences(fabric, configs, drift, moves=False)
     switch = soft_switch.differences(topology, fabric, drift, moves=False)
-    return Report(fabric, nodes, surplus, line, switch)
+    return Report(fabric, nodes, surplus, line, switch, lost_record(fabric.name, found))
 
 
 def inspect_host(topology: Topology, fabric: Fabric, node: str) -> Report:
     """Compare this machine with the part of the file that it plays. Changes nothing."""
     plan = hosts.plan_host(topology, fabric, node)
-    return Report(fabric, (report_node(fabric, plan.config, plan.actual, "present"),), ())
+    report = report_node(fabric, plan.config, plan.actual, "present")
+    return Report(fabric, (report,), (), record=hosts.lost_record(fabric.name, plan.config.name))
 
 
 def _report(fabric: Fabric, config: NodeConfig, found: Survey) -> NodeReport:
@@ -149,6 +156,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "surplus": list(report.surplus),
         "delay_line": [str(change) for change in report.delay_line],
         "soft_switch": [str(change) for change in report.soft_switch],
+        "record": [str(change) for change in report.record],
         "nodes": [_node_json(node) for node in report.nodes],
     }
 
@@ -185,7 +193,7 @@ def drift_lines(report: Report) -> Iterator[str]:
         if node.state != "present":
             yield f"drift: {node.name}: {node.state}"
         yield from (f"drift: {node.name}: {change}" for change in node.drift)
-    yield from (f"drift: {change}" for change in (*report.delay_line, *report.soft_switch))
+    yield from (f"drift: {change}" for change in report.of_fabric)
     for name in report.surplus:
         yield f"drift: {name}: is there, but not in the file"
     yield (

@@ -16,7 +16,7 @@ from hipsnet.node.derive import node_config
 from hipsnet.node.desired import NodeConfig
 from hipsnet.node.observe import read_actual
 from hipsnet.topology import Fabric, Topology
-from orchestrator.lab import delay_line, soft_switch
+from orchestrator.lab import delay_line, soft_switch, state
 from orchestrator.lab.namespaces import Place, namespace_name, places
 from orchestrator.provision.cables import CablePlan, plan_cables
 
@@ -27,7 +27,7 @@ class Plan:
 
     `changes` are by node, those of nodes that are still to be made included. `delay_line` is the process that
     delays the fabric's cables, `soft_switch` the one that plays its switches: they are stopped before
-    everything else, and started last.
+    everything else, and started last. `record` says that the record of a standing fabric was lost.
     """
 
     fabric: Fabric
@@ -39,6 +39,7 @@ class Plan:
     changes: Mapping[str, tuple[Change, ...]]
     delay_line: tuple[Change, ...] = ()
     soft_switch: tuple[Change, ...] = ()
+    record: tuple[Change, ...] = ()
 
     def steps(self) -> Iterator[Change]:
         """Every change, namespaces and cables included, for the reader."""
@@ -55,6 +56,7 @@ class Plan:
             yield from found
         yield from self.delay_line
         yield from self.soft_switch
+        yield from self.record
 
     @property
     def is_empty(self) -> bool:
@@ -121,7 +123,15 @@ def make_plan(topology: Topology, fabric: Fabric) -> Plan:
     moves = bool(remove or add or cables.remove or cables.add)
     line = delay_line.differences(fabric, configs, differences, moves)
     switch = soft_switch.differences(topology, fabric, differences, moves)
-    return Plan(fabric, topology, configs, remove, add, cables, differences, line, switch)
+    record = lost_record(fabric.name, found)
+    return Plan(fabric, topology, configs, remove, add, cables, differences, line, switch, record)
+
+
+def lost_record(fabric: str, found: Survey) -> tuple[Change, ...]:
+    """The record of a fabric that stands without one, as when its folder in /run/hipsnet was deleted."""
+    if not found.actual or state.read(fabric) is not None:
+        return ()
+    return (Change(fabric, "record", "add", str(state.record_path(fabric))),)
 
 
 def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -89,6 +90,19 @@ def provision(lab: Lab, host: Host) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
+
+
+def test_a_lost_record_of_a_host_is_drift_and_written_anew(hosts: tuple[Lab, list[Host]]) -> None:
+    lab, (first, _, _) = hosts
+    provision(lab, first)
+    shutil.rmtree(state.folder(lab.name))
+    done = first.hipsnet("inspect", lab.file, "--node", "s0", "--json", "--exit-code")
+    (lost,) = json.loads(done.stdout)["record"]
+    assert lost.endswith("s0.json: the host's earlier state is lost") and done.returncode == 3
+    assert [change["aspect"] for change in provision(lab, first)["changes"]] == ["record"]
+    assert first.hipsnet("inspect", lab.file, "--node", "s0", "--exit-code").returncode == 0
+    assert first.hipsnet("destroy", lab.file, "--node", "s0").returncode == 0
+    assert pins.pinned_nodes(lab.name) == ()
 
 
 def test_a_host_is_planned_applied_inspected_and_brought_back(hosts: tuple[Lab, list[Host]]) -> None:

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
+from hipsnet.node import namespace
+from hipsnet.stack.switch import counters
+from orchestrator.lab import delay_line, soft_switch, state
 from tests.lab.rig import BCUBE_3_2, Lab, run, traces
 
 MakeLab = Callable[..., Lab]
@@ -100,3 +104,47 @@ def test_a_fat_tree_of_routers_carries_every_pair(make_lab: MakeLab) -> None:
     assert lab.provision() == []
     report = lab.ping()
     assert report["reached"] == report["answered"] == report["paths"] == 12 * 2
+
+
+def test_a_lost_state_folder_is_drift_that_provision_repairs_in_place(make_lab: MakeLab) -> None:
+    lab = make_lab(link={"delay": "100us"}, pfc={"priorities": [3]}, lab={"switch": "lossless"})
+    lab.provision()
+    assert lab.run("inspect", "--exit-code").returncode == 0
+    before, delaying = places(lab), delay_line.running(lab.name)
+    (switch,) = soft_switch.running(lab.name)
+    shutil.rmtree(state.folder(lab.name))
+    report = lab.inspect()
+    record = state.record_path(lab.name)
+    assert report["record"] == [f"record {record}"]
+    assert report["soft_switch"] == ["soft switch process: without its counters file -> for 4 switches"]
+    assert report["drift"] == 2
+    assert lab.run("inspect", "--exit-code").returncode == 3
+    assert f"drift: record {record}" in lab.run("inspect").stdout
+    assert lab.run("provision", "--dry-run", "--exit-code").returncode == 3
+    assert {(change["aspect"], change["action"]) for change in lab.provision()} == {
+        ("record", "add"),
+        ("soft switch", "change"),
+    }
+    assert lab.inspect()["drift"] == 0
+    assert places(lab) == before and delay_line.running(lab.name) == delaying
+    (again,) = soft_switch.running(lab.name)
+    assert again.digest == switch.digest and again.pid != switch.pid
+    assert lab.run("ping").returncode == 0
+    counted = counters.read(soft_switch.counters_path(lab.name))
+    assert sum(int(found.ports["priority"]["rx_frames"].sum()) for found in counted.values()) > 0
+
+
+def places(lab: Lab) -> dict[str, int]:
+    """The namespaces of a lab, by the number that changes when one is made anew."""
+    names = (name for name in namespace.names() if name.startswith(f"{lab.name}-"))
+    return {name: (namespace.NAMED / name).stat().st_ino for name in names}
+
+
+def test_a_fabric_without_its_state_folder_is_destroyed_completely(make_lab: MakeLab) -> None:
+    lab = make_lab(link={"delay": "100us"}, pfc={"priorities": [3]}, lab={"switch": "lossless"})
+    untouched = traces(lab.name)
+    lab.provision()
+    shutil.rmtree(state.folder(lab.name))
+    assert lab.run("destroy").returncode == 0
+    assert traces(lab.name) == untouched
+    assert soft_switch.running(lab.name) == () and delay_line.running(lab.name) == ()
