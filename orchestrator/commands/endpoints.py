@@ -26,17 +26,26 @@ app = typer.Typer()
 @app.command()
 def endpoints(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
-    node: Annotated[str, typer.Argument(metavar="NODE", help="the server whose ports they are")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="the server whose ports to open")],
     everybody: Annotated[
-        bool, typer.Option("--everybody", help="any user of this machine may take them, not only this one")
+        bool,
+        typer.Option(
+            "--everybody",
+            help="let every user of this machine take the sockets, not only root. Whoever has them can send any "
+            "frame on these ports, receive this server's RoCE traffic, and pause its cables",
+        ),
     ] = False,
 ) -> None:
-    """Open a server's AF_XDP sockets and hand them to its workers, which then need no root. Runs until ended."""
+    """Open a server's AF_XDP sockets and hand them to its workers, which then need no root. Runs until ended.
+
+    One worker at a time has the sockets, until it closes the connection or ends. What they permit a worker to
+    do: hipsnet/stack/README.md.
+    """
     topology, fabric = topology_file.load(file)
     found = fabric.nodes.get(node)
     if not isinstance(found, Server):
         known = ", ".join(server.name for server in fabric.servers[:8])
-        raise InputError(f"NODE: wanted a server of {fabric.name} ({known}, ...), found {node!r}")
+        raise InputError(f"NODE: {fabric.name} has no server {node!r}; its servers are {known}, ...")
     config = server_config(topology, fabric, found)
     ports = [
         PortConfig(link.name, link.mac or "", link.mtu or 1500, pins_of(fabric.name, node), link.port or 0)

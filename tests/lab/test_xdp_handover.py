@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,7 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hipsnet.stack.xsk.handover import path_of
+import pytest
+
+from hipsnet.errors import TransportError
+from hipsnet.stack.ports.loop import core
+from hipsnet.stack.xsk.handover import ask, path_of
 from tests.lab.rig import REPOSITORY, Lab, command_line, hipsnet_process
 
 MakeLab = Callable[..., Lab]
@@ -31,7 +37,7 @@ print("right")
 
 
 @contextmanager
-def handing_over(lab: Lab, nodes: list[str]) -> Iterator[None]:
+def handing_over(lab: Lab, nodes: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """`hipsnet endpoints` on these nodes."""
     commands = [command_line("endpoints", lab.file, node, "--everybody") for node in nodes]
     processes = [subprocess.Popen(command, cwd=REPOSITORY) for command in commands]
@@ -41,7 +47,7 @@ def handing_over(lab: Lab, nodes: list[str]) -> Iterator[None]:
             while not path_of(lab.name, node).exists():
                 assert time.monotonic() < end, f"nobody listens for {node}"
                 time.sleep(0.05)
-        yield
+        yield processes
     finally:
         for process in processes:
             process.terminate()
@@ -88,3 +94,64 @@ def test_workers_need_no_privilege(make_lab: MakeLab) -> None:
                 done = hipsnet_process(*command, program)
                 assert done.returncode == 0, done.stderr
                 assert done.stdout.count("right") == 3
+
+
+@pytest.fixture
+def node(make_lab: MakeLab) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """The place where a node's process hands its sockets over, and the process."""
+    lab = make_lab({"kind": "torus", "dims": [2]}, link={"rate": "unlimited"})
+    lab.provision()
+    with handing_over(lab, ["s0"]) as (process,):
+        yield path_of(lab.name, "s0"), process
+
+
+@contextmanager
+def standing_still(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def hang_up(path: Path) -> None:
+    """Connect, and be gone before there is an answer."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+        caller.connect(os.fspath(path))
+
+
+def test_callers_that_hang_up_end_neither_the_process_nor_a_lease(
+    node: tuple[Path, subprocess.Popen[bytes]],
+) -> None:
+    path, process = node
+    with standing_still(process):
+        hang_up(path)
+        hang_up(path)
+    sockets = ask(core(), path)
+    assert sockets is not None and len(sockets.sockets) == 1
+    with standing_still(process):
+        hang_up(path)
+    with pytest.raises(TransportError, match="another worker has the sockets of this node"):
+        ask(core(), path)
+    sockets.close()
+    again = ask(core(), path)
+    assert again is not None
+    again.close()
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("said", [b"", b"x", b"x" * 5000], ids=["nothing", "a byte", "much"])
+def test_a_lease_ends_with_the_connection_only(
+    node: tuple[Path, subprocess.Popen[bytes]], said: bytes
+) -> None:
+    path, _process = node
+    sockets = ask(core(), path)
+    assert sockets is not None and sockets.giver is not None
+    sockets.giver.send(said)
+    for _ in range(2):
+        with pytest.raises(TransportError, match="another worker has the sockets of this node"):
+            ask(core(), path)
+    sockets.close()
+    again = ask(core(), path)
+    assert again is not None
+    again.close()

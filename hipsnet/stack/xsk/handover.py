@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handing a node's sockets to a worker that has no privilege: over a Unix socket, as descriptors.
 
-The process that opens them is the node's own, and keeps them for as long as the worker stays connected: when
-a worker ends, however it ends, its sockets are closed and the next one gets new ones.
+The process that opens the sockets is the node's own. It keeps them for one worker at a time, until that worker
+closes the connection or ends; the next worker gets new sockets.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import array
 import json
 import os
 import select
+import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from hipsnet.errors import HipsnetError, TransportError
@@ -20,7 +23,22 @@ from hipsnet.stack.roce.core import Core
 from hipsnet.stack.xsk.sockets import PortConfig, Shape, Sockets, adopt_sockets, open_sockets
 
 FOLDER = Path("/run/hipsnet-endpoints")
+ANSWER_S = 30.0
 _REPLY_BYTES, _MOST_DESCRIPTORS = 4096, 66
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ENDED = select.POLLHUP | select.POLLRDHUP | select.POLLERR
+
+
+@dataclass
+class _Lease:
+    """A worker, and the sockets that it has."""
+
+    worker: socket.socket
+    sockets: Sockets
+
+    def close(self) -> None:
+        self.worker.close()
+        self.sockets.close()
 
 
 def path_of(fabric: str, node: str) -> Path:
@@ -29,9 +47,9 @@ def path_of(fabric: str, node: str) -> Path:
 
 
 def ask(core: Core, path: Path) -> Sockets | None:
-    """The node's sockets, from the process that has opened them; None if there is no such process.
+    """The node's sockets, from the process that has opened them; None if no such process can be reached.
 
-    Raises TransportError with what it said if it could not open them.
+    Raises TransportError with that process's reason if it refuses, or if it does not answer.
     """
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -39,16 +57,28 @@ def ask(core: Core, path: Path) -> Sockets | None:
     except (FileNotFoundError, ConnectionRefusedError, PermissionError):
         giver.close()
         return None
-    size = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
-    reply, ancillary, _, _ = giver.recvmsg(_REPLY_BYTES, size)
+    try:
+        reply, descriptors = _read_reply(giver)
+    except OSError as error:
+        giver.close()
+        raise TransportError(
+            f"{path}: no answer ({error}); is `hipsnet endpoints` of this node still alive?"
+        ) from None
+    answer = json.loads(reply) if reply else {"error": f"{path} closed the connection"}
+    if "error" in answer:
+        giver.close()
+        raise TransportError(answer["error"])
+    return adopt_sockets(core, Shape(*answer["shape"]), descriptors, giver)
+
+
+def _read_reply(giver: socket.socket) -> tuple[bytes, list[int]]:
+    giver.settimeout(ANSWER_S)
     descriptors = array.array("i")
+    size = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)
+    reply, ancillary, _, _ = giver.recvmsg(_REPLY_BYTES, size)
     for _, _, data in ancillary:
         descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    told = json.loads(reply) if reply else {"error": f"{path} closed the connection"}
-    if "error" in told:
-        giver.close()
-        raise TransportError(told["error"])
-    return adopt_sockets(core, Shape(*told["shape"]), descriptors.tolist(), giver)
+    return reply, descriptors.tolist()
 
 
 def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600) -> None:
@@ -63,49 +93,82 @@ def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600
         try:
             path.chmod(mode)
             listener.listen()
-            _attend(core, listener, ports)
+            with _signals_blocked():
+                _attend(core, listener, ports)
         finally:
             path.unlink(missing_ok=True)
 
 
 def _attend(core: Core, listener: socket.socket, ports: Sequence[PortConfig]) -> None:
-    worker: socket.socket | None = None
-    opened: Sockets | None = None
+    lease: _Lease | None = None
     try:
         while True:
-            ready, _, _ = select.select([listener, *([worker] if worker else [])], [], [])
-            # A worker says nothing: what is there to read is its end.
-            if worker in ready and worker is not None:
-                worker.close()
-                worker = None
-                if opened is not None:
-                    opened.close()
-                    opened = None
-            elif listener in ready:
+            events = _wait(listener, lease)
+            if lease is not None and _has_ended(lease.worker, events.get(lease.worker.fileno(), 0)):
+                lease.close()
+                lease = None
+            elif listener.fileno() in events:
                 caller, _ = listener.accept()
-                if worker is None:
-                    worker, opened = caller, _give(core, caller, ports)
+                if lease is None:
+                    lease = _give(core, caller, ports)
                 else:
                     _refuse(caller, "another worker has the sockets of this node; does another job run here?")
-                    caller.close()
     finally:
-        if worker is not None:
-            worker.close()
-        if opened is not None:
-            opened.close()
+        if lease is not None:
+            lease.close()
 
 
-def _give(core: Core, worker: socket.socket, ports: Sequence[PortConfig]) -> Sockets | None:
+def _wait(listener: socket.socket, lease: _Lease | None) -> dict[int, int]:
+    """Sleep until something happens: poll()'s events by descriptor."""
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    if lease is not None:
+        poll.register(lease.worker, select.POLLIN | select.POLLRDHUP)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    try:
+        return dict(poll.poll())
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Except in `_wait`: an exception out of a handler must not leave sockets half opened or half closed."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _has_ended(worker: socket.socket, events: int) -> bool:
+    """Whether the worker has closed its end. Whatever it says instead is read and ignored."""
+    if events & _ENDED:
+        return True
+    if events:
+        with suppress(OSError):
+            worker.recv(_REPLY_BYTES, socket.MSG_DONTWAIT)
+    return False
+
+
+def _give(core: Core, worker: socket.socket, ports: Sequence[PortConfig]) -> _Lease | None:
+    """Open the sockets for a worker; None if they cannot be opened, or the worker has hung up."""
     try:
         opened = open_sockets(core, ports)
     except HipsnetError as error:
         _refuse(worker, str(error))
         return None
+    lease = _Lease(worker, opened)
     descriptors = array.array("i", opened.descriptors)
     reply = json.dumps({"shape": opened.shape}).encode()
-    worker.sendmsg([reply], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
-    return opened
+    try:
+        worker.sendmsg([reply], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+    except OSError:
+        lease.close()
+        return None
+    return lease
 
 
-def _refuse(worker: socket.socket, why: str) -> None:
-    worker.send(json.dumps({"error": why}).encode()[:_REPLY_BYTES])
+def _refuse(caller: socket.socket, why: str) -> None:
+    with caller, suppress(OSError):
+        caller.send(json.dumps({"error": why}).encode()[:_REPLY_BYTES])
