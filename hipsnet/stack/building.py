@@ -17,6 +17,10 @@ from hipsnet.errors import CapabilityError
 FOLDER = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 _LIBRARY_FLAGS = ("-fPIC", "-shared")
+_MISSING = re.compile(r"fatal error: (\w+)/\S+: No such file|cannot find -l(\w+)")
+_PACKAGES = {"xdp": "libxdp-dev libbpf-dev", "bpf": "libxdp-dev libbpf-dev"}
+"""By library, which is also the folder of its headers."""
+
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -86,9 +90,12 @@ def _compile(name: str, command: Sequence[str], path: Path) -> None:
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     os.close(handle)
     try:
-        done = subprocess.run([*command, "-o", part], capture_output=True, text=True, check=False)
+        environment = {**os.environ, "LC_ALL": "C"}  # _reason() reads the messages
+        done = subprocess.run(
+            [*command, "-o", part], env=environment, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
-            raise CapabilityError(f"cannot compile {name}:\n{done.stderr.strip()}")
+            raise CapabilityError(f"cannot compile {name}{_reason(done.stderr)}")
         Path(part).chmod(0o700)
         Path(part).replace(path)
     except FileNotFoundError:
@@ -97,3 +104,12 @@ def _compile(name: str, command: Sequence[str], path: Path) -> None:
         ) from None
     finally:
         Path(part).unlink(missing_ok=True)
+
+
+def _reason(errors: str) -> str:
+    """What to install, if a library or its headers are missing; else what the compiler said."""
+    for words in _MISSING.findall(errors):
+        found = next(filter(None, words))
+        if found in _PACKAGES:
+            return f": lib{found} or its headers are missing; run: apt install {_PACKAGES[found]}"
+    return f":\n{errors.strip()}"

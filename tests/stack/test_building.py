@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,34 @@ def test_a_header_that_is_gone_is_missed_even_where_a_program_is_kept(room: Path
     (room / "wire/far.h").unlink()
     with pytest.raises(CapabilityError, match=r"wire/far\.h: No such file"):
         built(room)
+
+
+def test_missing_libraries_are_told_as_packages(tmp_path: Path) -> None:
+    """The whole stack, on a machine where libxdp's headers are not installed."""
+    if os.geteuid() != 0:
+        pytest.skip("root: hides a folder in a mount namespace")
+    program = (
+        "from hipsnet.errors import CapabilityError\n"
+        "from hipsnet.stack.ports.loop import core\n"
+        "try:\n    core()\n"
+        "except CapabilityError as error:\n    print(error)\n"
+    )
+    hide = 'mount -t tmpfs none /usr/include/xdp && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hide, "sh", sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2], env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == (
+        "cannot compile stack.so: libxdp or its headers are missing; run: apt install libxdp-dev libbpf-dev\n"
+    )
+
+
+def test_a_missing_library_is_told_as_its_package(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the linker's message: no machine has this library."""
+    monkeypatch.setitem(building._PACKAGES, "hipsnetnosuch", "libnosuch-dev")
+    with pytest.raises(CapabilityError, match=r"libhipsnetnosuch or its .* run: apt install libnosuch-dev$"):
+        building.binary("one", ["switch/one.c"], room / "cache", ["hipsnetnosuch"])
 
 
 def test_the_compiler_sees_the_same_headers() -> None:
