@@ -70,7 +70,6 @@ def room_of(module: tuple[str, ...]) -> str:
 def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """The modules of ours that a file imports, wherever in it, with the line."""
     for node in ast.walk(ast.parse(source)):
-        names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -78,6 +77,8 @@ def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
             base = ".".join(filter(None, (above, node.module)))
             # `from hipsnet import topology` names a room only together with what it imports.
             names = [f"{base}.{alias.name}" if base in DIVIDED else base for alias in node.names]
+        else:
+            continue
         yield from ((node.lineno, name) for name in names if name.split(".")[0] in PACKAGES)
 
 

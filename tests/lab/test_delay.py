@@ -192,7 +192,7 @@ def test_frames_of_every_kind_come_whole_and_in_order(make_lab: MakeLab) -> None
             for frame in kinds:
                 sent.append(frame[:-4] + struct.pack("!I", number))
                 here.send(sent[-1])
-        heard = []
+        heard: list[bytes] = []
         while len(heard) < len(sent):
             frame, (_, _, direction, *_) = there.recvfrom(1 << 16)
             if direction != socket.PACKET_OUTGOING:

@@ -233,15 +233,15 @@ def test_an_impaired_rate_holds_for_the_switch_as_well(make_lab: MakeLab) -> Non
     lab = make_lab(GROUP_OF_2, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"})
     lab.provision()
     topology, fabric = lab.load()
-    ports = [server.ports[0] for server in fabric.servers]
+    source, target = ports = [server.ports[0] for server in fabric.servers]
     assert lab.run("impair", "s1.p0", "--rate", "20Mbit/s").returncode == 0
-    result = traffic.run(topology, fabric, [Flow(*ports)], 1.0)
+    result = traffic.run(topology, fabric, [Flow(source, target)], 1.0)
     assert [flow.lost for flow in result.flows] == [0]
     assert 0.9 * 20e6 < result.goodput_bps < 1.1 * 20e6
     assert result.of(ports[0]).pause_frames[PRIORITY] > 0
     changes = lab.provision()
     assert {change["aspect"] for change in changes} >= {"rate"}
-    assert traffic.run(topology, fabric, [Flow(*ports)], 1.0).goodput_bps > 50e6
+    assert traffic.run(topology, fabric, [Flow(source, target)], 1.0).goodput_bps > 50e6
     assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
 
 

@@ -33,7 +33,7 @@ def context() -> Iterator[Context]:
     try:
         with opened("node", NAME) as found:
             for port in (0, 1):
-                near = {"ifname": f"p{port}", "address": f"02:48:00:00:00:0{port}"}
+                near: dict[str, Any] = {"ifname": f"p{port}", "address": f"02:48:00:00:00:0{port}"}
                 found.netlink.link("add", kind="veth", peer={"ifname": f"far{port}"}, **near)
                 found.netlink.link("set", index=found.index(f"far{port}"), state="up")
             yield found

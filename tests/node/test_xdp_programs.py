@@ -96,7 +96,7 @@ def test_two_processes_at_once_leave_a_whole_entry(kept: Path) -> None:
 
 def test_loading_from_two_nodes_shares_nothing(entry: Path) -> None:
     program = programs.program_of("cable")
-    ids = set()
+    ids: set[int] = set()
     for _ in range(2):
         maps = {name: programs.create_map(program, name, 4) for name in program.maps}
         fd = programs.load(program, maps)
@@ -123,6 +123,7 @@ def test_layouts_come_from_descriptions() -> None:
         "struct",
     ]
     dtype = dtype_of(described, 12)
+    assert dtype.names and dtype.fields
     assert [(name, dtype.fields[name][1]) for name in dtype.names] == [("a", 0), ("b", 4), ("__pad_end", 10)]
     with pytest.raises(ValueError, match="13 bytes wanted, 12 found"):
         dtype_of(described, 13)

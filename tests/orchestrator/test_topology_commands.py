@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
@@ -13,14 +14,14 @@ from tests.lab.rig import hipsnet, hipsnet_process
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path: Path) -> Path:
     """The topology file that `init` writes for BCube(3,2)."""
     path = tmp_path / "topology.yaml"
     path.write_text(hipsnet("init", "bcube", "--ports", "3", "--levels", "2").stdout)
     return path
 
 
-def test_schema_is_json():
+def test_schema_is_json() -> None:
     result = hipsnet_process("schema")
     assert result.returncode == 0
     assert json.loads(result.stdout)["required"] == ["version", "name", "fabric"]
@@ -35,7 +36,9 @@ def test_schema_is_json():
         (["fattree", "--servers", "9", "--nics", "2", "--k", "8"], 9, "demo", 500_000_000, 9000),
     ],
 )
-def test_init_writes_a_file_that_loads(arguments, servers, name, rate_bps, mtu):
+def test_init_writes_a_file_that_loads(
+    arguments: list[str], servers: int, name: str, rate_bps: int | None, mtu: int
+) -> None:
     result = hipsnet("init", *arguments)
     assert result.returncode == 0, result.stderr
     topology = parse(result.stdout, "t.yaml")
@@ -44,13 +47,13 @@ def test_init_writes_a_file_that_loads(arguments, servers, name, rate_bps, mtu):
     assert "#" in result.stdout
 
 
-def test_init_with_wrong_options_ends_with_2_and_writes_nothing():
+def test_init_with_wrong_options_ends_with_2_and_writes_nothing() -> None:
     result = hipsnet("init", "bcube", "--ports", "1", "--levels", "2")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "hipsnet: --ports: found 1; allowed: a whole number from 2 to 1024\n"
 
 
-def test_routes_prints_every_path(file):
+def test_routes_prints_every_path(file: Path) -> None:
     result = hipsnet("routes", file, "00", "s12")
     assert result.returncode == 0
     assert "demo: s00 to s12, 2 disjoint paths" in result.stdout
@@ -58,7 +61,7 @@ def test_routes_prints_every_path(file):
     assert "to 10.0.0.11, 2 hops\n   s00.p1 -> l1g0 -> s10\n   s10.p0 -> l0g1 -> s12" in result.stdout
 
 
-def test_routes_as_json_are_the_paths(file):
+def test_routes_as_json_are_the_paths(file: Path) -> None:
     result = hipsnet("routes", file, "00", "01", "--json")
     answer = json.loads(result.stdout)
     expected = paths(build(parse(file.read_text(), "t")), "s00", "s01")
@@ -69,7 +72,7 @@ def test_routes_as_json_are_the_paths(file):
     assert [len(path["hops"]) for path in answer["paths"]] == [1, 3]
 
 
-def test_routes_on_a_torus_and_a_fat_tree(tmp_path):
+def test_routes_on_a_torus_and_a_fat_tree(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(hipsnet("init", "torus", "--dims", "3,3").stdout)
     answer = json.loads(hipsnet("routes", path, "00", "11", "--json").stdout)
@@ -81,7 +84,7 @@ def test_routes_on_a_torus_and_a_fat_tree(tmp_path):
     assert "6 hops, one of 9 equal ways" in result.stdout
 
 
-def test_routes_to_an_unknown_server_end_with_2(file):
+def test_routes_to_an_unknown_server_end_with_2(file: Path) -> None:
     result = hipsnet("routes", file, "00", "33")
     assert (result.returncode, result.stdout) == (2, "")
     assert "no server '33'" in result.stderr
@@ -89,7 +92,7 @@ def test_routes_to_an_unknown_server_end_with_2(file):
 
 
 @pytest.mark.parametrize("ending", [".svg", ".SVG", ".png", ".dot"])
-def test_graph_writes_a_picture(file, tmp_path, ending):
+def test_graph_writes_a_picture(file: Path, tmp_path: Path, ending: str) -> None:
     picture = tmp_path / f"out{ending}"
     result = hipsnet("graph", file, "-o", picture)
     assert result.returncode == 0, result.stderr
@@ -110,7 +113,9 @@ def test_graph_writes_a_picture(file, tmp_path, ending):
         assert {"demo: BCube(3,2)", "s00", "s22", "l0g0", "l1g2"} <= words
 
 
-def test_graph_draws_the_same_bytes_again_and_needs_no_home(file, tmp_path, monkeypatch):
+def test_graph_draws_the_same_bytes_again_and_needs_no_home(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pictures = [tmp_path / "a.svg", tmp_path / "b.svg"]
     for picture in pictures:  # a process each: nothing of it hangs on a hash or an address
         result = hipsnet_process("graph", file, "-o", picture)
@@ -119,7 +124,7 @@ def test_graph_draws_the_same_bytes_again_and_needs_no_home(file, tmp_path, monk
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
-def test_graph_of_another_ending_or_into_no_folder_ends_with_2(file, tmp_path):
+def test_graph_of_another_ending_or_into_no_folder_ends_with_2(file: Path, tmp_path: Path) -> None:
     for picture, words in (
         (tmp_path / "out.jpg", ".svg, .png or .dot"),
         (tmp_path / "no/out.svg", "No such file"),
@@ -130,7 +135,7 @@ def test_graph_of_another_ending_or_into_no_folder_ends_with_2(file, tmp_path):
         assert not picture.exists()
 
 
-def test_a_wrong_file_ends_with_2(tmp_path):
+def test_a_wrong_file_ends_with_2(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("version: 1\nname: demo\nfabric: {kind: bcube, n: 3, level: 2}\n")
     for arguments in (["routes", path, "00", "01"], ["graph", path, "-o", tmp_path / "out.svg"]):
@@ -142,7 +147,7 @@ def test_a_wrong_file_ends_with_2(tmp_path):
     assert not (tmp_path / "out.svg").exists()
 
 
-def test_a_file_that_cannot_be_read_ends_with_2(tmp_path):
+def test_a_file_that_cannot_be_read_ends_with_2(tmp_path: Path) -> None:
     for content, words in ((None, "No such file"), (b"\xff\xfe", "UTF-8")):
         path = tmp_path / "t.yaml"
         if content:

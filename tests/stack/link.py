@@ -8,7 +8,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from hipsnet.stack.roce.core import Core, drops
 
@@ -205,8 +205,15 @@ def connect(core: Core, depth: int = 64, psns: tuple[int, int] = (0, 0), **optio
     return sides
 
 
+class Numbered(Protocol):
+    """One end of a connection, by its queue pair's number."""
+
+    @property
+    def qpn(self) -> int: ...
+
+
 def configuration(
-    core: Core, sides: tuple[Side, Side], index: int, psns: tuple[int, int], options: dict[str, Any]
+    core: Core, sides: tuple[Numbered, Numbered], index: int, psns: tuple[int, int], options: dict[str, Any]
 ) -> Any:
     """What a side has to be told of the other."""
     config = core.ffi.new("struct rc_config *")

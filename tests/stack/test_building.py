@@ -101,7 +101,7 @@ def test_a_missing_library_is_told_as_its_package(room: Path, monkeypatch: pytes
 
 def test_the_compiler_sees_the_same_headers() -> None:
     sources = sorted(building.FOLDER.glob("*/*.c"))
-    command = ["cc", "-MM", f"-I{building.FOLDER}", f"-I{kernel.FOLDER}", *sources]
+    command = ["cc", "-MM", f"-I{building.FOLDER}", f"-I{kernel.FOLDER}", *map(str, sources)]
     rules = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     seen = [set(rule.split()[1:]) for rule in rules.replace("\\\n", " ").splitlines()]
     assert [set(map(str, building._texts([source]))) for source in sources] == seen

@@ -18,7 +18,7 @@ def test_no_frame_does_harm(tmp_path: Path) -> None:
     if shutil.which("clang-14") is None and shutil.which("clang") is None:
         pytest.skip("clang: its fuzzer is needed")
     # Counted, not timed: a busy machine gets as far as an idle one.
-    command = [ROOT / "tools" / "fuzz", "60", "-runs=30000", "-seed=1"]
+    command = [str(ROOT / "tools" / "fuzz"), "60", "-runs=30000", "-seed=1"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert not list(tmp_path.iterdir())  # no input that crashed it

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hipsnet.stack.roce.core import Core
 from tests.stack.link import CHUNK, Faults, Link, Side, connect
 
 MIB = 1 << 20
-LOSSY = {"timeout_ns": 2_000_000}
+LOSSY: dict[str, Any] = {"timeout_ns": 2_000_000}
 FAULTS = {
     "none": Faults(),
     "loss": Faults(loss=0.02),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hipsnet.stack.roce.core import Core
@@ -252,9 +254,11 @@ def test_losses_that_end_before_the_retries_do_no_harm(core: Core) -> None:
     link = Link((a, b))
     for ends_after in (4, 6):  # the second time as many retries are left as the first time
         naks, completed = a.counters.rx_nak_sequence, len(a.completions)
-        link.lose = lambda to, frame, most=naks + ends_after: (
-            black_hole(to, frame) and a.counters.rx_nak_sequence < most
-        )
+
+        def lose(to: int, frame: bytes, most: int = naks + ends_after) -> bool:
+            return black_hole(to, frame) and bool(a.counters.rx_nak_sequence < most)
+
+        link.lose = lose
         assert a.write(content(8292, ends_after), memory.address, memory.key)
         assert link.run(done(a, completed + 1), limit_ns=SECOND)
         assert memory.read(8292) == content(8292, ends_after)
@@ -353,7 +357,7 @@ def test_answers_to_what_was_never_asked(core: Core) -> None:
         {"congestion_control": True},
     ],
 )
-def test_a_configuration_that_makes_no_sense(core: Core, wrong: dict[str, int]) -> None:
+def test_a_configuration_that_makes_no_sense(core: Core, wrong: dict[str, Any]) -> None:
     with pytest.raises(AssertionError):
         connect(core, **wrong)
 

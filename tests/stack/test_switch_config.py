@@ -19,7 +19,7 @@ def refused(folder: Path, content: str) -> str:
     """What the program says of a file, without the file's name."""
     path = folder / "soft-switch.conf"
     path.write_text(content)
-    command = [soft_switch.program(), "fabric", "digest", path]
+    command = [str(soft_switch.program()), "fabric", "digest", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done
     return done.stderr.removeprefix(f"{path}:").strip()

@@ -35,7 +35,7 @@ def packet(
     return bytearray(bytes((2, 0x48, 0, 0, 0xFF, 1)) + A + b"\x08\x00" + head + udp)
 
 
-def checksum(header: bytes) -> int:
+def checksum(header: bytes | bytearray) -> int:
     total = sum(struct.unpack(f"!{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -178,10 +178,10 @@ def test_a_paused_priority_waits_and_saves_no_share() -> None:
         for priority in (0, PRIORITY):
             for _ in range(400):
                 assert made.admit(1, 0, priority, 1000)
-        made.receive(0, bytearray(pfc(1 << PRIORITY, quanta=[0xFFFF] * 8)), 5 * S)
-        assert {made.take(0, 5 * S).priority for _ in range(200)} == {0}  # type: ignore[union-attr]
-        made.receive(0, bytearray(pfc(1 << PRIORITY, quanta=[0] * 8)), 5 * S)
-        after = Counter(made.take(0, 5 * S).priority for _ in range(200))  # type: ignore[union-attr]
+        made.receive(0, bytearray(pfc(1 << PRIORITY, quanta=(0xFFFF,) * 8)), 5 * S)
+        assert {made.take(0, 5 * S).priority for _ in range(200)} == {0}
+        made.receive(0, bytearray(pfc(1 << PRIORITY, quanta=(0,) * 8)), 5 * S)
+        after = Counter(made.take(0, 5 * S).priority for _ in range(200))
         assert abs(after[0] - after[PRIORITY]) <= 2 * MTU_FRAME / 1000
 
 

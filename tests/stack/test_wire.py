@@ -19,7 +19,7 @@ from tests.stack.link import MACS, Faults, Link, connect
 from tests.stack.test_rc import LOSSY, content, done
 
 # A header's bytes beside what they say.
-KNOWN = {
+KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
     "ethernet": ("0180c2000001 020000000001 8808", {"type": 0x8808, "to": b"\x01\x80\xc2\0\0\1"}),
     "vlan": ("6005 0800", {"priority": 3, "vid": 5, "type": 0x0800}),
     "ipv4": (

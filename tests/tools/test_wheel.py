@@ -23,7 +23,16 @@ def place(tmp_path: Path) -> Path:
     if os.geteuid() != 0:
         pytest.skip("root: makes network namespaces")
     built = tmp_path / "built"
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", built, REPOSITORY]
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(built),
+        str(REPOSITORY),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = built.glob("*.whl")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]

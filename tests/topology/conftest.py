@@ -36,6 +36,7 @@ SHAPES = {
 }
 
 MakeFabric = Callable[[str], Fabric]
+MakePackets = Callable[[str], "Packets"]
 
 
 @cache
@@ -82,7 +83,11 @@ class Packets:
         node = self.fabric.nodes[name]
         for port in node.ports:
             if port.address and destination in port.address.network:
-                found = [other for other in self.adjacent(port) if other.address.ip == destination]
+                found = [
+                    other
+                    for other in self.adjacent(port)
+                    if other.address and other.address.ip == destination
+                ]
                 assert found, f"{destination} is not behind {name}.{port.name}, whose subnet it is in"
                 return [Hop(port, found[0])]
         matches = [route for route in self.tables[name] if destination in route.prefix]
@@ -94,7 +99,7 @@ class Packets:
             receiver = self.owner[hop.via]
             assert receiver in self.adjacent(port)
             assert receiver.mac == hop.mac
-            assert hop.via in port.address.network
+            assert port.address and hop.via in port.address.network
             hops.append(Hop(port, receiver))
         return hops
 
@@ -115,6 +120,6 @@ def _packets(shape: str) -> Packets:
 
 
 @pytest.fixture
-def packets() -> Callable[[str], Packets]:
+def packets() -> MakePackets:
     """Packets on the fabric of that name."""
     return _packets

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from hipsnet.errors import TopologyError
-from hipsnet.topology import deadlock, parse, paths
+from hipsnet.topology import Fabric, Hop, deadlock, parse, paths
+from hipsnet.topology.deadlock import Ways
+from tests.topology.conftest import MakeFabric, MakePackets, Packets
+
+Graph = dict[tuple[str, int], set[tuple[str, int]]]
 
 
-def has_circle(graph: dict) -> bool:
+def has_circle(graph: Graph) -> bool:
     """Whether taking away what waits for nothing leaves something: the definition, by brute force."""
     graph = {channel: set(after) for channel, after in graph.items()}
     while free := [channel for channel, after in graph.items() if not after & graph.keys()]:
@@ -20,9 +25,9 @@ def has_circle(graph: dict) -> bool:
     return bool(graph)
 
 
-def waits(fabric, walks) -> dict:
+def waits(fabric: Fabric, walks: Iterable[Iterable[Hop]]) -> Graph:
     """What each channel waits for, from the walks of packets: lists of hops."""
-    graph: dict = {}
+    graph: Graph = {}
     for hops in walks:
         channels = []
         for hop in hops:
@@ -35,33 +40,39 @@ def waits(fabric, walks) -> dict:
     return graph
 
 
-def fixed_walks(fabric, packets):
+def fixed_walks(fabric: Fabric, packets: Packets) -> Iterator[Iterable[Hop]]:
     for source, target in itertools.permutations(fabric.servers, 2):
         for choice in range(9 if fabric.kind == "fattree" else 1):
             yield packets.walk(source.name, target.identity, choice)
 
 
-def disjoint_walks(fabric):
+def disjoint_walks(fabric: Fabric) -> Iterator[Iterable[Hop]]:
     for source, target in itertools.permutations(fabric.servers, 2):
         for path in paths(fabric, source.name, target.name):
             yield path.hops
 
 
-def test_the_identity_routes_are_judged_as_their_packets_are(shape, make_fabric, packets):
+def test_the_identity_routes_are_judged_as_their_packets_are(
+    shape: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(shape)
     graph = waits(fabric, fixed_walks(fabric, packets(shape)))
     assert (deadlock.cycle(fabric, "fixed") is not None) == has_circle(graph)
 
 
-def test_the_path_sets_are_judged_as_their_packets_are(shape, make_fabric):
+def test_the_path_sets_are_judged_as_their_packets_are(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     graph = waits(fabric, disjoint_walks(fabric))
     assert (deadlock.cycle(fabric, "disjoint") is not None) == has_circle(graph)
 
 
-def test_a_named_circle_is_one_of_packets(shape, make_fabric, packets):
+def test_a_named_circle_is_one_of_packets(shape: str, make_fabric: MakeFabric, packets: MakePackets) -> None:
     fabric = make_fabric(shape)
-    for ways, walks in (("fixed", fixed_walks(fabric, packets(shape))), ("disjoint", disjoint_walks(fabric))):
+    both: list[tuple[Ways, Iterable[Iterable[Hop]]]] = [
+        ("fixed", fixed_walks(fabric, packets(shape))),
+        ("disjoint", disjoint_walks(fabric)),
+    ]
+    for ways, walks in both:
         if named := deadlock.cycle(fabric, ways):
             graph = waits(fabric, walks)
             channels = [(node, int(port[1:])) for node, port in (name.split(".") for name in named)]
@@ -86,7 +97,7 @@ def test_a_named_circle_is_one_of_packets(shape, make_fabric, packets):
         ("{kind: fattree, servers: 9, nics: 4}", False, False),
     ],
 )
-def test_known_verdicts(flow, fixed, disjoint, make_fabric):
+def test_known_verdicts(flow: str, fixed: bool, disjoint: bool, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(flow)
     assert deadlock.cycle(fabric, "neighbours") is None
     assert (deadlock.cycle(fabric, "fixed") is not None) == fixed
@@ -102,7 +113,7 @@ def test_known_verdicts(flow, fixed, disjoint, make_fabric):
         ("{kind: torus, dims: [4, 4]}", "fixed", "neighbours"),
     ],
 )
-def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow, ways, cure):
+def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow: str, ways: str, cure: str) -> None:
     text = f"version: 1\nname: demo\nfabric: {flow}\npfc:\n  priorities: [3]\n  routes: "
     with pytest.raises(TopologyError) as refusal:
         parse(text + ways, "t.yaml")
@@ -110,4 +121,5 @@ def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow, ways, cur
     assert message.startswith("t.yaml:6: pfc.routes\n")
     assert message.count(" -> ") >= 3
     assert f"allowed: {cure}" in message
-    assert parse(text + cure, "t.yaml").pfc.routes == cure
+    pfc = parse(text + cure, "t.yaml").pfc
+    assert pfc and pfc.routes == cure

@@ -10,9 +10,10 @@ import pytest
 
 from hipsnet.errors import InputError
 from hipsnet.topology import build, find_server, parse
+from tests.topology.conftest import MakeFabric
 
 
-def test_counts(make_fabric):
+def test_counts(make_fabric: MakeFabric) -> None:
     counts = {
         "bcube(3,2)": (9, 6, 18),
         "bcube(8,2)": (64, 16, 128),
@@ -30,7 +31,7 @@ def test_counts(make_fabric):
         assert (len(fabric.servers), len(fabric.switches), len(fabric.links)) == expected, shape
 
 
-def test_every_port_is_at_its_index_and_has_one_cable(shape, make_fabric):
+def test_every_port_is_at_its_index_and_has_one_cable(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     ends = [end for link in fabric.links for end in (link.a, link.b)]
     ports = [port for node in fabric.nodes.values() for port in node.ports]
@@ -43,7 +44,7 @@ def test_every_port_is_at_its_index_and_has_one_cable(shape, make_fabric):
         assert fabric.peer(fabric.peer(port)) == port
 
 
-def test_addresses_and_macs_are_unique(shape, make_fabric):
+def test_addresses_and_macs_are_unique(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     ports = [port for node in fabric.nodes.values() for port in node.ports]
     addresses = [port.address.ip for port in ports if port.address] + [s.identity for s in fabric.servers]
@@ -58,7 +59,7 @@ def test_addresses_and_macs_are_unique(shape, make_fabric):
             )
 
 
-def test_an_address_tells_the_level(shape, make_fabric):
+def test_an_address_tells_the_level(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     for node in fabric.nodes.values():
         for port in node.ports:
@@ -67,7 +68,7 @@ def test_an_address_tells_the_level(shape, make_fabric):
     assert all(server.identity in fabric.identities for server in fabric.servers)
 
 
-def test_ends_of_a_cable_share_a_subnet_that_no_other_cable_has(shape, make_fabric):
+def test_ends_of_a_cable_share_a_subnet_that_no_other_cable_has(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     segments: dict[object, set[str]] = {}
     for link in fabric.links:
@@ -78,7 +79,7 @@ def test_ends_of_a_cable_share_a_subnet_that_no_other_cable_has(shape, make_fabr
     assert all(len(places) == 1 for places in segments.values())
 
 
-def test_bcube_neighbours_differ_in_one_digit(bcube, make_fabric):
+def test_bcube_neighbours_differ_in_one_digit(bcube: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(bcube)
     assert len(fabric.servers) == math.prod(fabric.dims)
     for switch in fabric.switches:
@@ -90,7 +91,7 @@ def test_bcube_neighbours_differ_in_one_digit(bcube, make_fabric):
         assert {fabric.peer(port).index for port in switch.ports} == {switch.level}
 
 
-def test_bcube_addresses_by_hand(make_fabric):
+def test_bcube_addresses_by_hand(make_fabric: MakeFabric) -> None:
     servers = make_fabric("bcube(3,2)").nodes
     s12 = servers["s12"]
     assert (s12.rank, s12.digits) == (5, (2, 1))
@@ -101,7 +102,7 @@ def test_bcube_addresses_by_hand(make_fabric):
     assert make_fabric("bcube(3,2)").switches[4].name == "l1g1"
 
 
-def test_torus_cables_step_by_one(torus, make_fabric):
+def test_torus_cables_step_by_one(torus: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(torus)
     for link in fabric.links:
         a, b = fabric.nodes[link.a.node], fabric.nodes[link.b.node]
@@ -112,14 +113,14 @@ def test_torus_cables_step_by_one(torus, make_fabric):
         assert int(link.b.address.ip) == int(link.a.address.ip) + 1
 
 
-def test_torus_ports_are_plus_then_minus_and_one_on_a_side_of_two(make_fabric):
+def test_torus_ports_are_plus_then_minus_and_one_on_a_side_of_two(make_fabric: MakeFabric) -> None:
     server = make_fabric("torus(2,3,2)").servers[0]
     assert [(port.level, port.direction) for port in server.ports] == [(0, 0), (1, 1), (1, -1), (2, 0)]
     assert str(server.identity) == "10.255.0.0"
     assert str(make_fabric("torus(2,3,2)").nodes["s121"].identity) == "10.255.0.13"
 
 
-def test_fattree_is_three_layers(fattree, make_fabric):
+def test_fattree_is_three_layers(fattree: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(fattree)
     k = len(fabric.switches[-1].ports)
     layers = [[s for s in fabric.switches if s.level == layer] for layer in range(3)]
@@ -131,13 +132,13 @@ def test_fattree_is_three_layers(fattree, make_fabric):
         assert pods == [f"p{pod}" for pod in range(k)]
 
 
-def test_fattree_takes_the_smallest_k_that_fits(make_fabric):
+def test_fattree_takes_the_smallest_k_that_fits(make_fabric: MakeFabric) -> None:
     for servers, nics, k in [(2, 1, 2), (3, 1, 4), (16, 1, 4), (17, 1, 6), (9, 2, 6), (54, 1, 6), (55, 1, 8)]:
         fabric = make_fabric(f"{{kind: fattree, servers: {servers}, nics: {nics}}}")
         assert len(fabric.switches[-1].ports) == k
 
 
-def test_names_keep_digits_apart_when_a_side_has_more_than_ten(make_fabric):
+def test_names_keep_digits_apart_when_a_side_has_more_than_ten(make_fabric: MakeFabric) -> None:
     fabric = make_fabric("{kind: torus, dims: [12, 2]}")
     assert fabric.servers[-1].name == "s111"
     assert fabric.servers[0].name == "s000"
@@ -145,7 +146,7 @@ def test_names_keep_digits_apart_when_a_side_has_more_than_ten(make_fabric):
     assert make_fabric("{kind: fattree, servers: 11}").servers[3].name == "s03"
 
 
-def test_base_prefixes_are_settable():
+def test_base_prefixes_are_settable() -> None:
     text = (
         "version: 1\nname: demo\nfabric: {kind: bcube, n: 3, levels: 2}\n"
         "addresses: {ports: 172.16.0.0/12, identity: 192.168.0.0/24}\n"
@@ -155,14 +156,14 @@ def test_base_prefixes_are_settable():
     assert str(server.identity) == "192.168.0.10"
 
 
-def test_fabrics_of_different_names_share_no_mac(make_fabric):
+def test_fabrics_of_different_names_share_no_mac(make_fabric: MakeFabric) -> None:
     text = "version: 1\nname: other\nfabric: {kind: bcube, n: 3, levels: 2}\n"
     other = {port.mac for node in build(parse(text, "t.yaml")).nodes.values() for port in node.ports}
     demo = {port.mac for node in make_fabric("bcube(3,2)").nodes.values() for port in node.ports}
     assert not other & demo
 
 
-def test_hosts_may_bring_their_macs():
+def test_hosts_may_bring_their_macs() -> None:
     text = (
         "version: 1\nname: demo\nfabric: {kind: bcube, n: 2, levels: 1}\nnodes:\n"
         "  s0: {ports: [{interface: eth1, mac: '52:54:00:12:34:56'}]}\n"
@@ -174,7 +175,7 @@ def test_hosts_may_bring_their_macs():
     assert fabric.links[0].a.mac == "52:54:00:12:34:56"
 
 
-def test_find_server_with_and_without_its_s(make_fabric):
+def test_find_server_with_and_without_its_s(make_fabric: MakeFabric) -> None:
     fabric = make_fabric("bcube(3,2)")
     assert find_server(fabric, "01") is find_server(fabric, "s01") is fabric.servers[1]
     with pytest.raises(InputError, match=r"no server 's2'.*9 servers, s00, s01, .*s22; did you mean s22"):

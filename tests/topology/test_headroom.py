@@ -20,6 +20,12 @@ def part(link: Link, name: str) -> int:
     return next(term.bytes for term in terms(link) if term.name == name)
 
 
+def link_of(text: str) -> Link:
+    topology = parse(text, "t.yaml")
+    assert topology.pfc
+    return headroom.link_of(topology, topology.pfc)
+
+
 def mlx5(rate_gbps: int, cable_m: float, mtu: int) -> float:
     """calculate_xoff of the kernel's drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c: a NIC's headroom."""
     return (301 + 2.16 * cable_m) * rate_gbps + 2.72 * mtu
@@ -143,12 +149,11 @@ def test_without_pfc_everything_is_lossy() -> None:
 
 def test_the_labs_peers_answer_as_programs_do() -> None:
     text = HEAD + "link: {rate: 1Gbit/s, mtu: 1500, delay: 1ms}\npfc: {}\n"
-    link = headroom.link_of(topology := parse(text, "t.yaml"), topology.pfc)
+    link = link_of(text)
     assert part(link, "response") == 625_000
     assert part(link, "burst") == 250_000
     assert part(link, "cable") == 250_000 + 4  # 2 x 15.18 ns of fibre
-    topology = parse(text.replace("{}", "{response: 100us}"), "t.yaml")
-    assert part(headroom.link_of(topology, topology.pfc), "response") == 12_500
+    assert part(link_of(text.replace("{}", "{response: 100us}")), "response") == 12_500
 
 
 def test_the_least_that_is_enough_is_taken_and_no_byte_less() -> None:

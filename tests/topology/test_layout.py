@@ -33,7 +33,7 @@ def topology(flow: str) -> Topology:
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_nodes_and_cables_are_all_there(flow):
+def test_nodes_and_cables_are_all_there(flow: str) -> None:
     fabric = build(topology(flow))
     picture = layout.arrange(topology(flow), fabric)
     assert sorted(box.label for box in picture.boxes) == sorted(fabric.nodes)
@@ -43,7 +43,7 @@ def test_nodes_and_cables_are_all_there(flow):
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_no_two_boxes_overlap(flow):
+def test_no_two_boxes_overlap(flow: str) -> None:
     picture = layout.arrange(topology(flow), build(topology(flow)))
     for a, b in itertools.combinations(picture.boxes, 2):
         apart_x = abs(a.x - b.x) - (a.width + b.width) / 2
@@ -52,7 +52,7 @@ def test_no_two_boxes_overlap(flow):
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_every_wire_ends_at_the_boxes_of_its_cable(flow):
+def test_every_wire_ends_at_the_boxes_of_its_cable(flow: str) -> None:
     fabric = build(topology(flow))
     picture = layout.arrange(topology(flow), fabric)
     boxes = {box.label: box for box in picture.boxes}
@@ -65,7 +65,7 @@ def test_every_wire_ends_at_the_boxes_of_its_cable(flow):
             assert abs(y - box.y) <= box.height / 2 + 1e-9
 
 
-def test_the_words_say_what_is_shown():
+def test_the_words_say_what_is_shown() -> None:
     picture = layout.arrange(topology(FLOWS[0]), build(topology(FLOWS[0])))
     assert picture.title == "demo: BCube(3,2)"
     for part in ("N = 9 servers", "2 ports each", "6 switches", "500Mbit/s per port"):
@@ -75,7 +75,7 @@ def test_the_words_say_what_is_shown():
     assert layout.arrange(topology(FLOWS[11]), build(topology(FLOWS[11]))).title == "demo: Fat-Tree(4)"
 
 
-def test_bcube_has_level_0_below_the_servers_and_the_others_above():
+def test_bcube_has_level_0_below_the_servers_and_the_others_above() -> None:
     picture = layout.arrange(topology(FLOWS[2]), build(topology(FLOWS[2])))
     heights = {(box.role, box.level): box.y for box in picture.boxes}
     assert heights["switch", 0] < heights["server", 0] < heights["switch", 1] < heights["switch", 2]

@@ -307,7 +307,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_wrong_file_is_answered_in_full(what):
+def test_a_wrong_file_is_answered_in_full(what: str) -> None:
     text, line, key, found, allowed, nearest = BAD[what]
     with pytest.raises(TopologyError) as refusal:
         parse(text, "my.yaml")
@@ -321,7 +321,7 @@ def test_a_wrong_file_is_answered_in_full(what):
     assert refusal.value.exit_code == 2
 
 
-def test_all_that_is_wrong_is_told_at_once_in_order_of_lines():
+def test_all_that_is_wrong_is_told_at_once_in_order_of_lines() -> None:
     text = "version: 1\nname: DEMO\nfabric:\n  kind: bcube\n  n: 0\n  levels: 2\nlink:\n  mtv: 9000\n"
     with pytest.raises(TopologyError) as refusal:
         parse(text, "my.yaml")
@@ -329,21 +329,21 @@ def test_all_that_is_wrong_is_told_at_once_in_order_of_lines():
     assert places == ["my.yaml:2: name", "my.yaml:5: fabric.n", "my.yaml:8: link.mtv"]
 
 
-def test_a_thousand_mistakes_are_not_all_listed():
+def test_a_thousand_mistakes_are_not_all_listed() -> None:
     with pytest.raises(TopologyError) as refusal:
         parse(HEAD + "".join(f"key{i}: 1\n" for i in range(1000)), "my.yaml")
     assert str(refusal.value).count("my.yaml:") == 10
     assert str(refusal.value).endswith("... and 990 more")
 
 
-def test_deep_nesting_is_answered():
+def test_deep_nesting_is_answered() -> None:
     with pytest.raises(TopologyError, match=r"found: hundreds of nested values"):
         parse(HEAD + "lab: " + "[" * 5000 + "]" * 5000 + "\n", "my.yaml")
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_whatever_is_damaged_the_answer_is_a_topology_or_its_error(data):
+def test_whatever_is_damaged_the_answer_is_a_topology_or_its_error(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([FULL, templates.torus("3,3", "demo", "unlimited", 9000)]))
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
@@ -355,7 +355,7 @@ def test_whatever_is_damaged_the_answer_is_a_topology_or_its_error(data):
         parse(text, "my.yaml")
 
 
-def test_a_short_file_has_its_defaults():
+def test_a_short_file_has_its_defaults() -> None:
     topology = parse(HEAD, "my.yaml")
     assert topology.fabric == BCube(kind="bcube", n=3, levels=2)
     assert (topology.link.rate_bps, topology.link.mtu, topology.link.delay_us) == (500_000_000, 9000, 0)
@@ -366,11 +366,11 @@ def test_a_short_file_has_its_defaults():
     assert topology.lab.switch == "bridge"
 
 
-def test_a_full_file_is_understood():
+def test_a_full_file_is_understood() -> None:
     topology = parse(FULL, "my.yaml")
     assert topology.link.rate_bps == 2_500_000_000
     assert topology.link.delay_us == 1500
-    assert topology.pfc.priorities == (3, 4)
+    assert topology.pfc and topology.pfc.priorities == (3, 4)
     assert topology.pfc.watchdog and topology.pfc.watchdog.action == "alert"
 
 
@@ -384,12 +384,13 @@ def test_a_full_file_is_understood():
         ("1Tbit/s", 10**12),
     ],
 )
-def test_rates(text, rate_bps):
+def test_rates(text: str, rate_bps: int | None) -> None:
     assert parse(HEAD + f"link: {{rate: {text}}}\n", "my.yaml").link.rate_bps == rate_bps
 
 
-def test_a_mac_of_digits_is_no_number_in_base_sixty():
+def test_a_mac_of_digits_is_no_number_in_base_sixty() -> None:
     nodes = (
         "nodes:\n  s0: {ports: [{interface: a, mac: 10:20:30:40:50:11}]}\n  s1: {ports: [{interface: a}]}\n"
     )
-    assert parse(TWO + nodes, "my.yaml").nodes["s0"].ports[0].mac == "10:20:30:40:50:11"
+    hosts = parse(TWO + nodes, "my.yaml").nodes
+    assert isinstance(hosts, dict) and hosts["s0"].ports[0].mac == "10:20:30:40:50:11"

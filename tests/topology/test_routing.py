@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipsnet.errors import InputError
-from hipsnet.topology import Fabric, build, parse, paths, routes
+from hipsnet.topology import Fabric, Path, Server, build, parse, paths, routes
+from tests.topology.conftest import MakeFabric, MakePackets, Packets
 
 
-def pairs(fabric: Fabric):
+def pairs(fabric: Fabric) -> Iterator[tuple[Server, Server]]:
     return itertools.permutations(fabric.servers, 2)
 
 
-def distance(fabric: Fabric, a, b) -> int:
+def distance(fabric: Fabric, a: Server, b: Server) -> int:
     """Hops on a shortest way, from the definition of the fabric."""
     steps = [(y - x) % side for x, y, side in zip(a.digits, b.digits, fabric.dims, strict=True)]
     if fabric.kind == "bcube":
@@ -25,7 +27,9 @@ def distance(fabric: Fabric, a, b) -> int:
     return sum(min(step, side - step) for step, side in zip(steps, fabric.dims, strict=True))
 
 
-def test_every_address_of_every_server_is_reached_from_every_server(shape, make_fabric, packets):
+def test_every_address_of_every_server_is_reached_from_every_server(
+    shape: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(shape)
     for source, target in pairs(fabric):
         addresses = [target.identity, *(port.address.ip for port in target.ports)]
@@ -39,7 +43,9 @@ def test_every_address_of_every_server_is_reached_from_every_server(shape, make_
                     assert len(hops) <= 6
 
 
-def test_switches_of_a_fattree_are_reached_from_everywhere(fattree, make_fabric, packets):
+def test_switches_of_a_fattree_are_reached_from_everywhere(
+    fattree: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(fattree)
     for name in fabric.nodes:
         for switch in fabric.switches:
@@ -48,7 +54,9 @@ def test_switches_of_a_fattree_are_reached_from_everywhere(fattree, make_fabric,
                     packets(fattree).walk(name, port.address.ip, choice)
 
 
-def test_a_fattree_server_reaches_nic_j_by_its_own_nic_j(make_fabric, packets):
+def test_a_fattree_server_reaches_nic_j_by_its_own_nic_j(
+    make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric("fattree(5x3)")
     for source, target in pairs(fabric):
         for port in target.ports:
@@ -56,13 +64,13 @@ def test_a_fattree_server_reaches_nic_j_by_its_own_nic_j(make_fabric, packets):
             assert first.sender == source.ports[port.index]
 
 
-def test_tables_have_the_size_of_digit_correction(make_fabric):
+def test_tables_have_the_size_of_digit_correction(make_fabric: MakeFabric) -> None:
     for shape, n, k in (("bcube(3,2)", 3, 2), ("bcube(8,2)", 8, 2), ("bcube(2,4)", 2, 4)):
         for server in make_fabric(shape).servers:
             assert len(routes(make_fabric(shape), server.name)) == k * (k - 1) * (n - 1) + k * (n - 1)
 
 
-def test_no_route_covers_an_own_or_connected_address(shape, make_fabric):
+def test_no_route_covers_an_own_or_connected_address(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     if fabric.kind == "fattree":
         return  # its servers have one route for everything
@@ -73,14 +81,14 @@ def test_no_route_covers_an_own_or_connected_address(shape, make_fabric):
                 assert not route.prefix.overlaps(port.address.network)
 
 
-def test_no_route_takes_the_place_of_a_connected_subnet(shape, make_fabric):
+def test_no_route_takes_the_place_of_a_connected_subnet(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     for name, node in fabric.nodes.items():
         connected = {port.address.network for port in node.ports if port.address}
         assert connected.isdisjoint(route.prefix for route in routes(fabric, name))
 
 
-def test_routes_are_sorted_and_unique(shape, make_fabric):
+def test_routes_are_sorted_and_unique(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     for name in fabric.nodes:
         prefixes = [route.prefix for route in routes(fabric, name)]
@@ -89,7 +97,7 @@ def test_routes_are_sorted_and_unique(shape, make_fabric):
         assert all(route.hops for route in routes(fabric, name))
 
 
-def assert_disjoint(fabric: Fabric, found) -> None:
+def assert_disjoint(fabric: Fabric, found: Sequence[Path]) -> None:
     """No two paths share a server between their ends, nor a cable in one direction."""
     inner = [hop.receiver.node for path in found for hop in path.hops[:-1]]
     assert len(set(inner)) == len(inner)
@@ -99,7 +107,7 @@ def assert_disjoint(fabric: Fabric, found) -> None:
     assert len(set(received)) == len(received)
 
 
-def assert_connected(fabric: Fabric, path, packets) -> None:
+def assert_connected(fabric: Fabric, path: Path, packets: Packets) -> None:
     """The hops are joined by cables, go through no node twice, and are those that packets take."""
     assert path.hops[-1].receiver.address.ip == path.destination
     at = path.source
@@ -117,7 +125,9 @@ def assert_connected(fabric: Fabric, path, packets) -> None:
     assert tuple(rest) == path.hops[1:]
 
 
-def test_bcube_has_k_disjoint_paths_that_packets_really_take(bcube, make_fabric, packets):
+def test_bcube_has_k_disjoint_paths_that_packets_really_take(
+    bcube: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(bcube)
     k = len(fabric.dims)
     for source, target in pairs(fabric):
@@ -133,7 +143,7 @@ def test_bcube_has_k_disjoint_paths_that_packets_really_take(bcube, make_fabric,
             assert_connected(fabric, path, packets(bcube))
 
 
-def test_bcube_paths_share_no_switch(bcube, make_fabric):
+def test_bcube_paths_share_no_switch(bcube: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(bcube)
     for source, target in pairs(fabric):
         used = [
@@ -143,7 +153,9 @@ def test_bcube_paths_share_no_switch(bcube, make_fabric):
         assert sum(map(len, used)) == len(set().union(*used))
 
 
-def test_torus_has_disjoint_paths_that_packets_really_take(torus, make_fabric, packets):
+def test_torus_has_disjoint_paths_that_packets_really_take(
+    torus: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(torus)
     for source, target in pairs(fabric):
         found = paths(fabric, source.name, target.name)
@@ -157,7 +169,9 @@ def test_torus_has_disjoint_paths_that_packets_really_take(torus, make_fabric, p
             assert_connected(fabric, path, packets(torus))
 
 
-def test_fattree_has_a_path_for_every_nic_that_packets_may_take(fattree, make_fabric, packets):
+def test_fattree_has_a_path_for_every_nic_that_packets_may_take(
+    fattree: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(fattree)
     for source, target in pairs(fabric):
         found = paths(fabric, source.name, target.name)
@@ -172,7 +186,7 @@ def test_fattree_has_a_path_for_every_nic_that_packets_may_take(fattree, make_fa
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_paths_of_any_bcube_and_torus_are_disjoint(data):
+def test_paths_of_any_bcube_and_torus_are_disjoint(data: st.DataObject) -> None:
     if data.draw(st.booleans(), label="bcube"):
         n, levels = data.draw(st.sampled_from([(2, 5), (3, 4), (4, 3), (6, 3), (7, 2), (16, 2), (9, 1)]))
         shape, least = f"{{kind: bcube, n: {n}, levels: {levels}}}", levels
@@ -188,7 +202,7 @@ def test_paths_of_any_bcube_and_torus_are_disjoint(data):
     assert len(found[0].hops) == distance(fabric, fabric.servers[source], fabric.servers[target])
 
 
-def test_a_path_needs_two_servers(make_fabric):
+def test_a_path_needs_two_servers(make_fabric: MakeFabric) -> None:
     with pytest.raises(InputError, match="itself"):
         paths(make_fabric("bcube(3,2)"), "s00", "00")
     with pytest.raises(InputError, match="no server 'x'"):

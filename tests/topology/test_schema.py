@@ -8,7 +8,7 @@ import json
 from hipsnet.topology import explain
 
 
-def test_the_schema_is_plain_json_and_names_its_draft():
+def test_the_schema_is_plain_json_and_names_its_draft() -> None:
     schema = json.loads(json.dumps(explain.json_schema()))
     assert schema["$schema"].endswith("2020-12/schema")
     assert schema["title"] == "hipsnet topology file"
@@ -16,18 +16,18 @@ def test_the_schema_is_plain_json_and_names_its_draft():
     assert schema["additionalProperties"] is False
 
 
-def test_every_section_forbids_unknown_keys():
+def test_every_section_forbids_unknown_keys() -> None:
     for name, section in explain.json_schema()["$defs"].items():
         assert section["additionalProperties"] is False, name
 
 
-def test_the_kinds_are_told_apart_by_kind():
+def test_the_kinds_are_told_apart_by_kind() -> None:
     fabric = explain.json_schema()["properties"]["fabric"]
     assert fabric["discriminator"]["propertyName"] == "kind"
     assert set(fabric["discriminator"]["mapping"]) == {"bcube", "torus", "fattree"}
 
 
-def test_numbers_carry_their_limits():
+def test_numbers_carry_their_limits() -> None:
     link = explain.json_schema()["$defs"]["Cable"]["properties"]
     assert (link["mtu"]["minimum"], link["mtu"]["maximum"]) == (1280, 9000)
     assert link["rate"]["default"] == "500Mbit/s"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -20,13 +21,13 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_starter_is_accepted(kind):
+def test_a_starter_is_accepted(kind: str) -> None:
     topology = parse(TEXTS[kind], "t.yaml")
     assert topology.fabric.kind == kind.split()[0]
     assert topology.nodes == "lab"
 
 
-def test_options_reach_the_file():
+def test_options_reach_the_file() -> None:
     torus = parse(TEXTS["torus"], "t.yaml")
     assert torus.fabric.dims == (2, 3, 2)
     assert (torus.link.rate_bps, torus.link.mtu) == (None, 1500)
@@ -36,7 +37,7 @@ def test_options_reach_the_file():
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_the_commented_lines_show_what_holds_without_them(kind):
+def test_the_commented_lines_show_what_holds_without_them(kind: str) -> None:
     header, body = TEXTS[kind].split("version:", 1)
     body = re.sub(r"(?ms)^# nodes:.*?^$", "", body)
     switched_on = parse(header + "version:" + re.sub(r"(?m)^( *)# ", r"\1", body), "t.yaml")
@@ -44,7 +45,7 @@ def test_the_commented_lines_show_what_holds_without_them(kind):
     assert switched_on.model_copy(update={"pfc": None}) == parse(TEXTS[kind], "t.yaml")
 
 
-def test_the_commented_hosts_have_the_servers_name_and_ports():
+def test_the_commented_hosts_have_the_servers_name_and_ports() -> None:
     for text in TEXTS.values():
         first = build(parse(text, "t.yaml")).servers[0]
         assert f"#   {first.name}:\n" in text
@@ -70,6 +71,6 @@ def test_the_commented_hosts_have_the_servers_name_and_ports():
         (lambda: templates.fattree(90, 1, 4, "demo", "500Mbit/s", 9000), "--servers, --nics, --k: found "),
     ],
 )
-def test_wrong_options_are_named_as_they_were_typed(write, told):
+def test_wrong_options_are_named_as_they_were_typed(write: Callable[[], str], told: str) -> None:
     with pytest.raises(InputError, match=f"(?s)^{told}"):
         write()

@@ -157,7 +157,7 @@ def test_a_command_s_output_and_exit_code_come_out(tmp_path: Path) -> None:
         "pwd >&2; exit 42"
     )
     options = ["--module", "rdma_rxe", "--writable", str(place), "--memory", "768M", "--cpus", "2"]
-    command = [REPOSITORY / "tools/vm", *options, "--", "bash", "-c", script, place, *HOSTILE]
+    command = [str(REPOSITORY / "tools/vm"), *options, "--", "bash", "-c", script, str(place), *HOSTILE]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 42, done.stderr
     assert done.stdout == "".join(f"{word}\0" for word in HOSTILE)

@@ -24,7 +24,7 @@ import numpy as np
 
 from hipsnet.errors import TransportError
 from hipsnet.transport.handshake import Greeting
-from hipsnet.transport.interface import Event, Peer, Transport
+from hipsnet.transport.interface import Completion, Event, Peer, Transport
 from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs.devices import endpoint_of
 from hipsnet.transport.verbs.flow import SIGNAL_EVERY, WINDOW
@@ -146,8 +146,8 @@ def _rank(rank: int, name: str, size_bytes: int, token: str, results: Connection
     link.close()
 
 
-def _await(link: Transport, event: Event, count: int) -> list:
-    found: list = []
+def _await(link: Transport, event: Event, count: int) -> list[Completion]:
+    found: list[Completion] = []
     deadline = time.monotonic() + _PATIENCE_S
     while len(found) < count:
         for completion in link.poll(1.0):

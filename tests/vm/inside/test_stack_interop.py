@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from hipsnet.errors import CapabilityError
-from hipsnet.node.programs import cache_folder
 from hipsnet.stack.building import library
 from hipsnet.stack.roce import core as stack_core
 from hipsnet.stack.roce.core import Core
+from kernel import cache_folder
 from tests.vm.inside.rxe_peer import Joined, cable, immediate_of
 
 MIB = 1 << 20
