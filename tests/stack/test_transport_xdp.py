@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hipsnet.collective.communicator import DTYPES
+from hipsnet.engine.reduction import DTYPES
 from hipsnet.node.forwarding import frames_by_reason, read_counters, set_loss
 from hipsnet.settings import ALGORITHMS
 from hipsnet.stack.ports.loop import core

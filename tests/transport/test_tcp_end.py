@@ -90,4 +90,4 @@ def executor(end: End, rank: int) -> Executor:
 def run(executor: Executor, peers: int) -> None:
     """A collective of no elements: every neighbour has to enter it, and that is all."""
     nothing = ((),) * peers
-    executor.run(Plan(0, 1, (), (), (), nothing, nothing), np.zeros(0, np.float32), "sum", np.add)
+    executor.run(Plan(0, 1, (), (), (), nothing, nothing), np.zeros(0, np.float32), "sum", lambda *_: None)
