@@ -42,6 +42,12 @@ def run(
     warmup: Annotated[int | None, _measured(help="iterations before them [default: 2]", min=0)] = None,
     check: Annotated[bool, _measured("--check", help="compare with a sum that is computed apart")] = False,
     json: Annotated[str | None, _measured(help="write the results as JSON", metavar="FILE|-")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            help="run the programs as this user [default: the caller of sudo, else root]", metavar="NAME"
+        ),
+    ] = None,
 ) -> None:
     """Synchronize on every server of the lab and show the times; or run your own program there.
 
@@ -51,7 +57,7 @@ def run(
     from orchestrator.jobs import running  # numpy and netlink: only for those who run something
 
     wanted = running.Wanted(size, sizes, model, dtype, iters, warmup, check, json)
-    raise typer.Exit(running.run(file, tuple(command or ()), wanted, engine))
+    raise typer.Exit(running.run(file, tuple(command or ()), wanted, user, engine))
 
 
 @app.command()

@@ -15,6 +15,7 @@ from orchestrator.jobs.guard import Program
 from orchestrator.jobs.launch import Outcome, Stream, launch
 from orchestrator.jobs.measurement import Measurement
 from orchestrator.jobs.results import Result, combine
+from orchestrator.lab.account import Account
 from orchestrator.telemetry.job_pauses import JobPauses
 
 Limit = Callable[[int], float | None]
@@ -32,11 +33,15 @@ class Listener(Protocol):
 
 
 def workers(
-    topology: Topology, fabric: Fabric, settings: Settings, measurement: Measurement
+    topology: Topology,
+    fabric: Fabric,
+    settings: Settings,
+    measurement: Measurement,
+    account: Account | None = None,
 ) -> tuple[Program, ...]:
     """The measuring programs, one for every server. Raises what `job.programs` raises."""
     command = (sys.executable, "-m", "orchestrator.jobs.worker", measurement.to_text())
-    return job.programs(topology, fabric, settings, command)
+    return job.programs(topology, fabric, settings, command, account)
 
 
 def measure(

@@ -10,19 +10,20 @@ adopts the rest and kills it.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from hipsnet.errors import HipsnetError
-from hipsnet.node.namespace import inside
+from orchestrator.lab import account, execution
+from orchestrator.lab.account import Account
 
 STOP, KILL = b"s", b"k"
 """What the launcher writes on the control pipe: end the programs (after a grace), or at once."""
@@ -33,12 +34,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Program:
-    """One program of a job: where it runs and with what. `namespace` None is the launcher's own."""
+    """One program of a job: where it runs, with what, and as which user.
+
+    `namespace` None is the launcher's own; else the program's hostname is `server`, and `hosts` is its hosts file.
+    `account` None is the launcher's user.
+    """
 
     server: str
     namespace: str | None
     command: tuple[str, ...]
     environment: dict[str, str]
+    hosts: str = ""
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
@@ -60,39 +67,52 @@ def guard(programs: Sequence[Program], pipes: Pipes, grace_s: float) -> None:
     adopt_orphans(True)
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     running: dict[int, int] = {}
-    try:
-        for index, program in enumerate(programs):
-            running[_start(program, pipes.outputs[index])] = index
-    except (OSError, HipsnetError) as error:
-        _report(pipes.report, program=len(running), error=str(error))
-    else:
-        _watch(running, pipes, wake)
+    for index, program in enumerate(programs):
+        running[_start(index, program, pipes)] = index
     for pair in pipes.outputs:
         for descriptor in pair:
             os.close(descriptor)
+    _watch(running, pipes, wake)
     _end(running, pipes, wake, grace_s)
 
 
-def _start(program: Program, outputs: tuple[int, int]) -> int:
+def _start(index: int, program: Program, pipes: Pipes) -> int:
+    """Fork the program's process; it reports itself why it cannot become the program."""
     parent = os.getpid()
+    process = os.fork()  # safe: the guard has a single thread
+    if process:
+        return process
+    try:
+        _become(program, pipes.outputs[index], parent)
+    except OSError as error:
+        _report(pipes.report, program=index, error=f"{program.command[0]}: {error.strerror}")
+    except BaseException as error:
+        _report(pipes.report, program=index, error=str(error))
+    os._exit(127)
 
-    def die_with_guard() -> None:  # runs between fork and exec; safe because the guard has one thread
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
 
-    with inside(program.namespace):
-        process = subprocess.Popen(
-            program.command,
-            env=program.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=outputs[0],
-            stderr=outputs[1],
-            start_new_session=True,
-            preexec_fn=die_with_guard,
-        )
-    process.returncode = 0  # the guard reaps it itself
-    return process.pid
+def _become(program: Program, outputs: tuple[int, int], parent: int) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; the program would inherit it
+        signal.signal(ignored, signal.SIG_DFL)
+    os.setsid()
+    if program.namespace is not None:
+        execution.enter(program.namespace, program.server, program.hosts)
+    if program.account is not None:
+        account.become(program.account)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a change of user clears it
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that listed them is closed
+            os.set_inheritable(int(entry.name), False)
+    # Where the launcher was started without standard streams, these have their numbers.
+    streams = [
+        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (os.open(os.devnull, os.O_RDONLY), *outputs)
+    ]
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    os.execvpe(program.command[0], program.command, program.environment)
 
 
 def _watch(running: dict[int, int], pipes: Pipes, wake: int) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hipsnet.errors import InputError, ProvisionError
-from hipsnet.node import namespace
+from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
 from orchestrator.jobs.guard import Program
+from orchestrator.lab import execution, identity, namespaces
+from orchestrator.lab.account import Account
 
 
 def settings(path: Path, fabric: Fabric, **given: object) -> Settings:
@@ -37,49 +38,49 @@ def programs(
     fabric: Fabric,
     common: Settings,
     command: Sequence[str],
+    account: Account | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[Program, ...]:
     """One program for every server, in order of rank, each in its server's namespace.
 
+    They run as the user `account`, or as the user of this process.
     Raises InputError if there is no such command or the servers are real hosts, ProvisionError if the lab is
-    not there.
+    not provisioned.
     """
     if topology.nodes != "lab":
         raise InputError(
-            f"fabric {fabric.name}: wanted servers in the lab, found real hosts under `nodes`; "
-            "start the program on each host yourself with RANK, WORLD_SIZE and HIPSNET_TOPOLOGY set"
+            f"fabric {fabric.name}: `hipsnet run` starts programs in a lab, but the file names real hosts under "
+            "`nodes`; start the program on each host yourself with RANK, WORLD_SIZE and HIPSNET_TOPOLOGY set"
         )
-    if shutil.which(command[0], path=environ.get("PATH")) is None:
-        raise InputError(f"{command[0]}: wanted a program that can be run, found none; check its path")
-    found = set(namespace.names())
-    missing = [server.name for server in fabric.servers if f"{fabric.name}-{server.name}" not in found]
-    if missing:
-        raise ProvisionError(
-            f"fabric {fabric.name}: wanted {len(fabric.servers)} servers, {len(missing)} are not there "
-            f"({', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}); "
-            f"run `hipsnet provision {common.topology}`"
-        )
+    names = [server.name for server in fabric.servers]
+    environments = [
+        environment(fabric, replace(common, rank=server.rank), environ)
+        | (account.environment() if account else {})
+        for server in fabric.servers
+    ]
+    if shutil.which(command[0], path=environments[0]["PATH"]) is None:
+        raise InputError(f"{command[0]}: no such program on PATH that can be run; check its path")
+    namespaces.require(fabric.name, names, common.topology)
+    hosts = identity.hosts(fabric)
     return tuple(
         Program(
-            server=server.name,
-            namespace=f"{fabric.name}-{server.name}",
-            command=tuple(command),
-            environment=environment(fabric, replace(common, rank=server.rank), environ),
+            name, namespaces.namespace_name(fabric.name, name), tuple(command), environment, hosts, account
         )
-        for server in fabric.servers
+        for name, environment in zip(names, environments, strict=True)
     )
 
 
 def environment(fabric: Fabric, own: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """What the program of one server finds: the caller's environment, the job's place, and the settings.
+    """The environment of one server's program: the caller's, the network's, the job's place and the settings.
 
-    The place is told as torchrun tells it, for one process on each node. As torchrun does where processes
-    share a machine, OMP_NUM_THREADS is 1 unless the caller has set it.
+    The variables of the place are those of torchrun for one process on each node. As with torchrun,
+    OMP_NUM_THREADS is 1 unless the caller has set it, because the servers share a machine.
     """
+    node = fabric.servers[own.rank].name
     return {
         "OMP_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",  # output is a pipe, and a person is watching its other end
-        **environ,
+        "PYTHONUNBUFFERED": "1",  # output is a pipe that is read line by line
+        **execution.environment(fabric.name, node, environ),
         **own.to_environment(),
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pwd
 import re
 import shlex
 import sys
@@ -28,6 +27,8 @@ from orchestrator.jobs.benchmark import measure, workers
 from orchestrator.jobs.display import Display
 from orchestrator.jobs.launch import Outcome, launch
 from orchestrator.jobs.measurement import Case, Measurement, count
+from orchestrator.lab import account as accounts
+from orchestrator.lab.account import Account
 from orchestrator.telemetry import watching
 from orchestrator.telemetry.job_pauses import PauseBook
 
@@ -48,22 +49,24 @@ class Wanted:
     json: str | None
 
 
-def run(file: Path, command: Sequence[str], wanted: Wanted, engine: Mapping[str, Any]) -> int:
+def run(
+    file: Path, command: Sequence[str], wanted: Wanted, user: str | None, engine: Mapping[str, Any]
+) -> int:
     """Do it; the exit code. `engine` holds the settings that were given, by field of `Settings`."""
+    account = accounts.find(user)
     topology, fabric = topology_file.load(file)
     settings = job.settings(file, fabric, **engine)
     if settings.transport == "xdp":
         stack_core()  # compiled once, here, and not by every worker
     if command:
-        return _program(topology, fabric, settings, command, wanted)
-    return _measurement(topology, fabric, settings, wanted)
+        return _program(topology, fabric, settings, command, wanted, account)
+    return _measurement(topology, fabric, settings, wanted, account)
 
 
 @contextlib.contextmanager
-def _listed(fabric: Fabric) -> Iterator[None]:
+def _listed(fabric: Fabric, account: Account) -> Iterator[None]:
     """Be in the fabric's list of jobs for the length of the block; warn of the other jobs there."""
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    with registry.registered(fabric.name, shlex.join(["hipsnet", *sys.argv[1:]]), user) as others:
+    with registry.registered(fabric.name, shlex.join(["hipsnet", *sys.argv[1:]]), account.name) as others:
         for job in others:
             print(
                 f"hipsnet: warning: another job runs on {fabric.name} since {job.since}: process {job.pid} of "
@@ -74,13 +77,18 @@ def _listed(fabric: Fabric) -> Iterator[None]:
 
 
 def _program(
-    topology: Topology, fabric: Fabric, settings: Settings, command: Sequence[str], wanted: Wanted
+    topology: Topology,
+    fabric: Fabric,
+    settings: Settings,
+    command: Sequence[str],
+    wanted: Wanted,
+    account: Account,
 ) -> int:
     for field in fields(wanted):
         if getattr(wanted, field.name) not in (None, False):
             raise InputError(f"--{field.name} is for measuring; leave it out, or leave `{command[0]}` out")
-    programs = job.programs(topology, fabric, settings, command)
-    with _listed(fabric):
+    programs = job.programs(topology, fabric, settings, command, account)
+    with _listed(fabric, account):
         outcome = launch(programs, output.prefixed([program.server for program in programs]))
     _tell(fabric, outcome)
     return outcome.code
@@ -96,16 +104,18 @@ def _tell(fabric: Fabric, outcome: Outcome) -> None:
         )
 
 
-def _measurement(topology: Topology, fabric: Fabric, settings: Settings, wanted: Wanted) -> int:
+def _measurement(
+    topology: Topology, fabric: Fabric, settings: Settings, wanted: Wanted, account: Account
+) -> int:
     measurement = _asked(wanted)
     Algorithm(settings.algorithm, settings.exchange, settings.one_way, settings.servers).build(fabric, 1)
     _require_memory(fabric, measurement)
-    programs = workers(topology, fabric, settings, measurement)
+    programs = workers(topology, fabric, settings, measurement, account)
     title = results.title(topology, fabric, settings, measurement)
     message = output.prefixed([program.server for program in programs])
     table = sys.stderr if wanted.json == "-" else sys.stdout
     with (
-        _listed(fabric),
+        _listed(fabric, account),
         watching.watch(topology, fabric, None) as (ports, sources),
         Display(title, measurement, table, message) as display,
     ):

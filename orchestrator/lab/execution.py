@@ -1,30 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a command on a node of the lab."""
+"""Running programs on the nodes of the lab: the namespaces that they enter and the environment that they get."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from hipsnet.errors import InputError
 from hipsnet.node import namespace
 from hipsnet.topology import Fabric, Switch, find_server
+from orchestrator.lab import identity
 from orchestrator.lab.namespaces import namespace_name, require
+
+PORT = "p0"
+"""The port that other libraries are pointed to. Every server has it, and reaches every other server by it."""
+
+NETWORK = {
+    "GLOO_SOCKET_IFNAME": PORT,
+    "NCCL_SOCKET_IFNAME": PORT,
+    "UCX_NET_DEVICES": PORT,
+    "OMPI_MCA_btl_tcp_if_include": PORT,
+    "OMPI_MCA_oob_tcp_if_include": PORT,
+    "OMPI_MCA_plm_rsh_agent": f"{sys.executable} -P -m orchestrator.lab.remote_shell {{fabric}}",
+    "OMPI_MCA_mpi_yield_when_idle": "1",  # the servers share the processors of one machine
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+"""What Gloo, NCCL, UCX and Open MPI need to work between the servers of a lab; `{fabric}` is the fabric's name."""
 
 
 def execute(fabric: Fabric, text: str, command: Sequence[str]) -> NoReturn:
     """Become `command` on the server (`s01`, `01`) or switch called `text`; its exit code is ours.
 
-    Raises InputError for an unknown node, a lab that is not provisioned, or a command that is not there.
+    Raises InputError for an unknown node or a command that does not exist, ProvisionError for a lab that is not
+    provisioned.
     """
     found = fabric.nodes.get(text)
     if not command[0]:
-        raise InputError("COMMAND: wanted a program to run, found ''")
+        raise InputError("COMMAND: found '', which is no program")
     node = found.name if isinstance(found, Switch) else find_server(fabric, text).name
     require(fabric.name, [node])
-    namespace.enter(namespace_name(fabric.name, node))
+    hosts = identity.hosts(fabric)
+    enter(namespace_name(fabric.name, node), node, hosts)
     try:
-        os.execvp(command[0], list(command))
+        os.execvpe(command[0], list(command), environment(fabric.name, node, os.environ))
     except OSError as error:
         raise InputError(f"{command[0]}: {error.strerror}; nothing was run on {node}") from None
+
+
+def enter(name: str, node: str, hosts: str) -> None:
+    """Move the calling process, for good, into the namespace `name`, with the node's hostname and a hosts file.
+
+    `hosts` is `identity.hosts(fabric)`. The process must have a single thread. Raises CapabilityError without
+    root.
+    """
+    namespace.enter(name)
+    identity.assume(node, hosts)
+
+
+def environment(fabric: str, node: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program on a node: the caller's `environ`, completed.
+
+    `python` and other programs are first looked for in the Python environment that this process runs in. What
+    `environ` says about the network stays.
+    """
+    own = str(Path(sys.executable).parent)
+    path = [own, *(part for part in environ.get("PATH", os.defpath).split(os.pathsep) if part != own)]
+    network = {name: value.format(fabric=fabric) for name, value in NETWORK.items()}
+    return {**network, **environ, "PATH": os.pathsep.join(path), "HOSTNAME": node}

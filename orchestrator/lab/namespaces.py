@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from hipsnet.errors import InputError
+from hipsnet.errors import ProvisionError
 from hipsnet.node import namespace
 from orchestrator.lab import state
 
@@ -62,13 +62,27 @@ def _standing(fabric: str, node: str, is_recorded: bool) -> Standing:
     return "ours" if namespace.mark_of(name) == mark(fabric, node) else "foreign"
 
 
-def require(fabric: str, nodes: Iterable[str]) -> None:
-    """Raise InputError unless all these nodes of a fabric are there, and ours."""
+def require(fabric: str, nodes: Iterable[str], file: str | None = None) -> None:
+    """Raise ProvisionError unless all these nodes of a fabric are provisioned; it names the topology file.
+
+    `file` is the one that the user gave; without it, the one that the fabric was last provisioned from.
+    """
+    wanted = list(nodes)
     there = set(namespace.names())
-    for node in nodes:
-        name = namespace_name(fabric, node)
-        if name not in there or namespace.mark_of(name) != mark(fabric, node):
-            raise InputError(f"{node} of {fabric} wanted, not found; run `hipsnet provision` first")
+    missing = [node for node in wanted if not _is_ours(fabric, node, there)]
+    if not missing:
+        return
+    record = state.read(fabric)
+    file = file or (record.file if record else "FILE")
+    what = "not provisioned" if len(missing) == len(wanted) else "only partly provisioned"
+    names = f"{', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}"
+    verb = "is" if len(missing) == 1 else "are"
+    raise ProvisionError(f"{fabric} is {what}: {names} {verb} missing; run `hipsnet provision {file}`")
+
+
+def _is_ours(fabric: str, node: str, there: set[str]) -> bool:
+    name = namespace_name(fabric, node)
+    return name in there and namespace.mark_of(name) == mark(fabric, node)
 
 
 def marked_fabrics() -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hipsnet.node.namespace import NAMED
 from tests.lab.rig import REPOSITORY, Lab, command_line, hipsnet, hipsnet_process, run, traces
@@ -42,6 +44,53 @@ def test_a_command_runs_on_its_server_and_its_exit_code_is_handed_on(make_lab: M
     assert done.stdout.startswith("br0")
     for arguments in (("s77", "--", "true"), ("s01", "--", "no-such-program")):
         assert hipsnet_process("exec", lab.file, *arguments).returncode == 2
+
+
+NAMES = """
+import os, socket
+print(os.uname().nodename, socket.gethostbyname("s00"), socket.gethostbyname("s11"))
+print(socket.gethostbyname("localhost"), socket.gethostbyaddr("10.0.0.2")[0], socket.gethostbyname("s10.p1"))
+"""
+
+
+def test_a_server_has_its_name_and_knows_the_others(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    lab.provision()
+    machine = (os.uname().nodename, Path("/etc/hosts").read_bytes(), Path("/proc/self/mountinfo").read_text())
+    _, fabric = lab.load()
+    identities = {server.name: str(server.identity) for server in fabric.servers}
+    for command in (
+        ("exec", lab.file, "s01", "--", "python", "-c", NAMES),
+        ("run", lab.file, "--", "python", "-c", NAMES),
+    ):
+        done = hipsnet_process(*command)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert any(line.endswith(f"s01 {identities['s00']} {identities['s11']}") for line in lines)
+        ports = f"127.0.0.1 s01.p0 {fabric.nodes['s10'].ports[1].address.ip}"
+        assert any(line.endswith(ports) for line in lines)
+    hostname = hipsnet_process("exec", lab.file, "l0g0", "--", "hostname")
+    assert hostname.stdout == "l0g0\n"
+    again = (os.uname().nodename, Path("/etc/hosts").read_bytes(), Path("/proc/self/mountinfo").read_text())
+    assert again == machine
+
+
+def test_a_destroy_is_not_held_up_by_the_mounts_of_a_program(make_lab: MakeLab) -> None:
+    """A program's mount namespace has copies of the namespaces' mounts, which go with the originals."""
+    lab = make_lab()
+    before = traces(lab.name)
+    lab.provision()
+    command = [*command_line("exec", lab.file, "s00", "--"), "nsenter", f"--net=/proc/{os.getpid()}/ns/net"]
+    count = f"grep -c ' /run/netns/{lab.name}' /proc/self/mountinfo"
+    with subprocess.Popen(
+        [*command, "sh", "-c", f"{count}; echo ready; read line; {count}"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["8\n", "ready\n"]
+        assert lab.run("destroy").returncode == 0
+        assert process.communicate("\n", timeout=20)[0] == "0\n"
+    assert traces(lab.name) == before
 
 
 def test_a_destroy_ends_what_runs_on_the_nodes(make_lab: MakeLab) -> None:
@@ -89,5 +138,6 @@ def test_processes_of_others_live_on(make_lab: MakeLab, foreign: Callable[[str],
 def test_nothing_runs_where_nothing_was_provisioned(make_lab: MakeLab) -> None:
     lab = make_lab()
     done = lab.run("exec", "s00", "--", "true")
-    assert done.returncode == 2
+    assert done.returncode == 1
+    assert "not provisioned: s00 is missing; run `hipsnet provision" in done.stderr
     assert hipsnet("destroy", lab.name).stdout == f"{lab.name}: nothing to remove\n"

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -78,6 +80,78 @@ def test_a_cut_cable_ends_the_job_and_is_named(make_lab: MakeLab, tmp_path: Path
     assert "rank 4" in output  # s11, by one of its neighbours or by itself of them
     assert "bytes received" in output
     assert "s11" in run("ip", "netns") and not any("endless.py" in line for line in _processes())
+
+
+GLOO = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+tensor = torch.arange(100_000.0) + dist.get_rank()
+dist.all_reduce(tensor)
+assert torch.equal(tensor, 4 * torch.arange(100_000.0) + 6)
+print("summed", flush=True)
+dist.destroy_process_group()
+"""
+MPI = """
+import ctypes, os
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+names = ("ompi_mpi_comm_world", "ompi_mpi_long", "ompi_mpi_op_sum")
+world, long, total = (ctypes.byref(ctypes.c_char.in_dll(mpi, name)) for name in names)
+rank, count = ctypes.c_int(), 100_000
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+mine, sums = (ctypes.c_long * count)(*[rank.value + 1] * count), (ctypes.c_long * count)()
+assert mpi.MPI_Allreduce(mine, sums, count, long, total, world) == 0
+assert set(sums) == {10}
+print("rank", rank.value, "on", os.uname().nodename, flush=True)
+mpi.MPI_Finalize()
+"""
+
+
+@pytest.fixture(scope="module")
+def quiet_lab(make_shared_lab: MakeLab) -> Lab:
+    """A BCube(2,2) that its tests leave as it is."""
+    lab = make_shared_lab()
+    lab.provision()
+    return lab
+
+
+def without(*names: str) -> dict[str, str]:
+    """The environment of a shell in which nobody has set these, nor activated anything."""
+    environ = {name: value for name, value in os.environ.items() if name not in names}
+    return environ | {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+
+
+def test_gloo_works_with_nothing_set(quiet_lab: Lab, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(GLOO)
+    before = {node: sent_bytes(quiet_lab, node) for node in ("s00", "s11")}
+    command = command_line("run", quiet_lab.file, "--", "python", "train.py")
+    environ = without("GLOO_SOCKET_IFNAME") | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("summed") == 4
+    assert "cannot be retrieved" not in done.stderr  # c10d's word for an address without a name
+    for node, sent in before.items():
+        assert sent_bytes(quiet_lab, node)["p0"] - sent["p0"] > 2 * 3 / 4 * 400_000
+
+
+def test_open_mpi_works_with_nothing_set(quiet_lab: Lab, tmp_path: Path) -> None:
+    if shutil.which("mpirun") is None:
+        pytest.skip("openmpi-bin: mpirun")
+    (tmp_path / "program.py").write_text(MPI)
+    before = {node: sent_bytes(quiet_lab, node) for node in ("s00", "s11")}
+    command = command_line(
+        "exec", quiet_lab.file, "s00", "--", "mpirun", "-H", "s00,s01,s10,s11", "python", "program.py"
+    )
+    environ = {name: value for name, value in without().items() if not name.startswith(("OMPI", "PMIX"))}
+    environ |= {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"rank {rank} on {name}" for rank, name in enumerate(("s00", "s01", "s10", "s11"))
+    ]
+    for node, sent in before.items():
+        assert sent_bytes(quiet_lab, node)["p0"] - sent["p0"] > 800_000
 
 
 def _processes() -> list[str]:

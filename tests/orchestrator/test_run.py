@@ -77,7 +77,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made = [f"{name}-{server.name}" for server in fabric.servers]
     try:
         for one in made:
-            namespace.create(one, "made by a test")
+            namespace.create(one, f"hipsnet {name} {one.removeprefix(name)[1:]}")
         yield file
     finally:
         for one in made:
@@ -129,6 +129,39 @@ def test_environment_is_complete(places: Path) -> None:
         assert settings.topology == str(places)
         assert len(settings.token) >= 32
     assert len({environment["HIPSNET_TOKEN"] for environment in found}) == 1
+
+
+NETWORK = {
+    "GLOO_SOCKET_IFNAME": "p0",
+    "NCCL_SOCKET_IFNAME": "p0",
+    "UCX_NET_DEVICES": "p0",
+    "OMPI_MCA_btl_tcp_if_include": "p0",
+    "OMPI_MCA_oob_tcp_if_include": "p0",
+}
+
+
+def test_other_libraries_are_pointed_to_a_port_unless_they_are_already(places: Path) -> None:
+    bare = {name: value for name, value in os.environ.items() if name not in NETWORK}
+    command = command_line("run", places, "--", "env")
+    for given in ({}, dict.fromkeys(NETWORK, "eth7")):
+        done = subprocess.run(command, env=bare | given, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for environment in environments(done):
+            assert (NETWORK | given).items() <= environment.items()
+
+
+@pytest.mark.parametrize("program", ["python", "python3"])
+def test_python_is_the_one_that_hipsnet_runs_in(places: Path, program: str) -> None:
+    """Also from a shell where another one is first, or none at all; the caller's PATH stays behind it."""
+    for path in ("/usr/local/bin:/usr/bin:/bin", "/nowhere"):
+        done = hipsnet("run", places, "--", program, "-c", "import sys; print(sys.executable)", PATH=path)
+        assert done.returncode == 0, done.stderr
+        found = {line.partition("] ")[2] for line in done.stdout.splitlines()}
+        assert found == {str(Path(sys.executable).with_name(program))}
+    done = hipsnet("run", places, "--", "env", PATH="/nowhere:/usr/bin:/bin")
+    assert {e["PATH"] for e in environments(done)} == {
+        f"{Path(sys.executable).parent}:/nowhere:/usr/bin:/bin"
+    }
 
 
 def test_programs_run_in_their_servers_namespaces(places: Path) -> None:
@@ -259,7 +292,10 @@ def test_a_fabric_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = hipsnet("run", file)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "4 are not there" in done.stderr and f"hipsnet provision {file}" in done.stderr
+    assert (
+        "nowhere is not provisioned: s00, s01, s10, s11 are missing" in done.stderr
+        and f"hipsnet provision {file}" in done.stderr
+    )
 
 
 def test_settings_survive_the_environment() -> None:
