@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipsnet.errors import InputError
-from hipsnet.sizes import parse_size
+from hipsnet.units import format_size, format_time, parse_size, parse_time
 
 ALGORITHMS = ("hips", "ring", "mesh", "ps")
 EXCHANGES = ("mesh", "ring", "ps")
@@ -90,34 +90,33 @@ def _whole(low: int, high: int, unit: str = "") -> Kind:
 
 def _size(low: str, high: str) -> Kind:
     def parse(text: str) -> int:
-        try:
-            value = parse_size(text)
-        except InputError as error:
-            raise ValueError(text) from error
+        value = parse_size(text)
         if not parse_size(low) <= value <= parse_size(high):
             raise ValueError(text)
         return value
 
-    return Kind(f"a size like 512KiB, or bytes; {low} to {high}", parse)
+    def show(value: object) -> str:
+        return format_size(value) if type(value) is int and value >= 0 else str(value)
+
+    return Kind(f"a size like 512KiB, or bytes; {low} to {high}", parse, show)
 
 
-_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0}
+_DAY_US = 86_400 * 10**6
 
 
 def _seconds() -> Kind:
     def parse(text: str) -> float:
-        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,9})?(?:e-[0-9]{1,2})?) ?(ms|s|min)?", text)
-        value = float(found[1]) * _SECONDS[found[2] or ""] if found else 0.0
-        if not 0 < value <= 86400:
+        time_us = parse_time(text, _DAY_US, bare="s")
+        if time_us == 0:
             raise ValueError(text)
-        return value
+        return time_us / 1e6
 
-    return Kind("seconds like 10 or 0.5, or 500ms, 10s, 2min; above 0, at most a day", parse, _shortest)
+    def show(value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _DAY_US:
+            return str(value)
+        return format_time(round(value * 1e6))
 
-
-def _shortest(value: object) -> str:
-    """The shortest text that stands for exactly this number."""
-    return repr(value).removesuffix(".0")
+    return Kind("seconds like 10 or 0.5, or 500ms, 10s, 2min; 1us to a day", parse, show)
 
 
 def _switch() -> Kind:

@@ -10,18 +10,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ERRORS, SETTINGS, SIZES = "hipsnet.errors", "hipsnet.settings", "hipsnet.sizes"
+ERRORS, SETTINGS, UNITS = "hipsnet.errors", "hipsnet.settings", "hipsnet.units"
 MAY_IMPORT: dict[str, set[str]] = {
     "kernel": set(),
     ERRORS: set(),
-    SIZES: {ERRORS},
-    SETTINGS: {ERRORS, SIZES},
-    "hipsnet.topology": {ERRORS},
-    "hipsnet.node": {ERRORS, "hipsnet.topology", "kernel"},
+    UNITS: {ERRORS},
+    SETTINGS: {ERRORS, UNITS},
+    "hipsnet.topology": {ERRORS, UNITS},
+    "hipsnet.node": {ERRORS, UNITS, "hipsnet.topology", "kernel"},
     "hipsnet.stack": {ERRORS, "kernel"},
     "hipsnet.transport": {ERRORS, "hipsnet.stack"},
     "hipsnet.engine": {ERRORS, "hipsnet.stack", "hipsnet.transport", "kernel"},
-    "hipsnet.collective": {ERRORS, SETTINGS, "hipsnet.engine", "hipsnet.topology", "hipsnet.transport"},
+    "hipsnet.collective": {
+        ERRORS,
+        SETTINGS,
+        UNITS,
+        "hipsnet.engine",
+        "hipsnet.topology",
+        "hipsnet.transport",
+    },
     "hipsnet": {ERRORS, SETTINGS, "hipsnet.collective"},  # hipsnet/__init__.py, the face of the library
 }
 _LIBRARY = set(MAY_IMPORT)

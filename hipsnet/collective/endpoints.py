@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.topology import Fabric, Topology, build
-from hipsnet.topology.quantities import parse_size
 from hipsnet.transport.xdp.options import NodePort, NodePorts
+from hipsnet.units import parse_size
 
 XOFF, XON = "4MiB", "2MiB"
 """Of the receive buffer of a port, 8 MiB, where the topology has a lossless priority and names no others."""

@@ -14,7 +14,7 @@ from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.node.forwarding import opened_map, port_key, read_port
-from hipsnet.topology.quantities import format_delay
+from hipsnet.units import format_time
 
 _BURST_BYTES = 7 << 17
 _MOST_BYTES = 1 << 24
@@ -98,7 +98,7 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
         if have == link.delay_us and (room >= wanted if wanted else not room):
             continue
         action = "remove" if not link.delay_us else "change" if room else "add"
-        before, after = format_delay(have), format_delay(link.delay_us)
+        before, after = format_time(have), format_time(link.delay_us)
         yield Change(desired.name, "delay", action, link.name, before, after, (desired.fabric, link))  # type: ignore[arg-type]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hipsnet import units
 from hipsnet.node.desired import Setting
-from hipsnet.topology import quantities
 from hipsnet.topology.schema import Nic, Pfc, Roce, Topology
 
 _ECN_CAPABLE = 2  # ECT(0), the low bits of TOS
@@ -44,10 +44,10 @@ def _nic(nic: Nic, pfc: Pfc | None) -> Iterator[Setting]:
     if nic.ets is not None:
         values |= {"ets classes": _listed(nic.ets.classes), "ets bandwidth": _listed(nic.ets.bandwidth)}
     if nic.buffers is not None:
-        sizes = map(quantities.parse_size, nic.buffers.sizes)
+        sizes = map(units.parse_size, nic.buffers.sizes)
         values |= {"buffer of": _listed(nic.buffers.of), "buffer sizes": _listed(sizes)}
     if nic.max_rates:
-        rates = (quantities.parse_rate(rate) for rate in nic.max_rates)
+        rates = (units.parse_rate(rate) for rate in nic.max_rates)
         values["maxrate kbit/s"] = _listed((rate or 0) // 1000 for rate in rates)
     if nic.trust:
         values["trust order"] = ",".join(nic.trust)

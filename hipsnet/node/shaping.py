@@ -11,7 +11,7 @@ from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.topology.headroom import burst_bytes as burst_bytes
-from hipsnet.topology.quantities import format_rate
+from hipsnet.units import format_rate
 
 _ROOT = 0xFFFF_FFFF
 _QDISC, _CLASS = 0x48_0000, 0x48_0001

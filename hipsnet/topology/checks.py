@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hipsnet.topology import deadlock, headroom, limits, quantities
+from hipsnet import units
+from hipsnet.topology import deadlock, headroom, limits
 from hipsnet.topology.addressing import digits_of, server_name
 from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
@@ -100,7 +101,7 @@ def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
 def _thresholds(topology: Topology) -> Iterator[Finding]:
     """Marking begins below where it is full; RoCE's priority is lossless, and thresholds lose no packets."""
     ecn = topology.roce.ecn
-    if quantities.parse_size(ecn.kmin) > quantities.parse_size(ecn.kmax):
+    if units.parse_size(ecn.kmin) > units.parse_size(ecn.kmax):
         yield Finding(("roce", "ecn", "kmin"), ecn.kmin, f"at most kmax, {ecn.kmax}")
     pfc = topology.pfc
     if pfc is None:
@@ -141,7 +142,7 @@ def _buffers(topology: Topology, buffers: PortBuffers, pfc: Pfc) -> Iterator[Fin
     each = lossless.headroom + (lossless.xoff or topology.link.mtu + 14)
     for number, size in enumerate(buffers.sizes):
         wanted = each * sum(buffers.of[priority] == number for priority in pfc.priorities)
-        if quantities.parse_size(size) < wanted:
+        if units.parse_size(size) < wanted:
             allowed = f"{wanted}B or more: headroom and XOFF of its lossless priorities"
             yield Finding(("nic", "buffers", "sizes", number), size, allowed)
 

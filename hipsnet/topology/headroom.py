@@ -32,7 +32,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
-from hipsnet.topology import quantities
+from hipsnet import units
 from hipsnet.topology.schema import Pfc, Topology
 
 Phy = Literal["fibre", "twinax", "base-t"]
@@ -179,7 +179,7 @@ def link_of(topology: Topology, pfc: Pfc) -> Link:
         pfc.phy,
         pfc.response_us if pfc.response else LAB_RESPONSE_US if in_lab else None,
         burst_bytes(rate_bps, mtu) if in_lab else 0,
-        quantities.parse_size(pfc.cell),
+        units.parse_size(pfc.cell),
     )
 
 
@@ -189,8 +189,8 @@ def thresholds(topology: Topology) -> tuple[Thresholds, ...]:
     lossy = Thresholds(False, 2 * frame, 0, 0, 0, pfc.alpha if pfc else 1.0, 0)
     if pfc is None:
         return (lossy,) * 8
-    room = quantities.parse_size(pfc.headroom) if pfc.headroom else headroom_bytes(link_of(topology, pfc))
-    xoff = quantities.parse_size(pfc.xoff) if pfc.xoff else 0
+    room = units.parse_size(pfc.headroom) if pfc.headroom else headroom_bytes(link_of(topology, pfc))
+    xoff = units.parse_size(pfc.xoff) if pfc.xoff else 0
     lossless = Thresholds(True, 2 * frame, room, xoff, _xon(pfc, xoff, frame), pfc.alpha, 2 * frame)
     return tuple(lossless if priority in pfc.priorities else lossy for priority in range(8))
 
@@ -198,19 +198,19 @@ def thresholds(topology: Topology) -> tuple[Thresholds, ...]:
 def _xon(pfc: Pfc, xoff: int, frame: int) -> int:
     """Two frames below XOFF, so that not every frame sends a PFC frame; no less than half of it."""
     if pfc.xon:
-        return quantities.parse_size(pfc.xon)
+        return units.parse_size(pfc.xon)
     return max(xoff - 2 * frame, xoff // 2)
 
 
 def misfits(topology: Topology, pfc: Pfc) -> Iterator[tuple[str, str, str]]:
     """What of `pfc` can lose packets: the key, what was found, what is allowed."""
-    xoff, xon = (quantities.parse_size(size) if size else None for size in (pfc.xoff, pfc.xon))
+    xoff, xon = (units.parse_size(size) if size else None for size in (pfc.xoff, pfc.xon))
     if xon is not None and xoff is not None and xon >= xoff:
         yield "xon", str(pfc.xon), f"less than xoff, {pfc.xoff}"
     link = link_of(topology, pfc)
     least = headroom_bytes(link)
-    rate = quantities.format_rate(link.rate_bps)
-    if pfc.headroom and quantities.parse_size(pfc.headroom) < least:
+    rate = units.format_rate(link.rate_bps)
+    if pfc.headroom and units.parse_size(pfc.headroom) < least:
         reason = f"{rate}, {link.cable_m:g} m and MTU {link.mtu} need it (`hipsnet pfc explain` tells why)"
         yield "headroom", pfc.headroom, f"{least}B or more: {reason}"
         return
@@ -220,7 +220,7 @@ def misfits(topology: Topology, pfc: Pfc) -> Iterator[tuple[str, str, str]]:
     # Below XOFF there has to be room for a frame, or nothing could come in without a pause.
     each = lossless.headroom + (lossless.xoff or link.mtu + 14)
     wanted = each * len(pfc.priorities)
-    if quantities.parse_size(pfc.buffer) < wanted:
+    if units.parse_size(pfc.buffer) < wanted:
         parts = f"{len(pfc.priorities)} x (headroom {lossless.headroom}B + XOFF {each - lossless.headroom}B)"
         yield "buffer", pfc.buffer, f"{wanted}B or more: {parts}; or a shorter cable, lower xoff or MTU"
 
@@ -234,7 +234,7 @@ def _way_ns(link: Link) -> float:
 
 
 def _cable_text(link: Link) -> str:
-    delay = f" and {quantities.format_delay(link.delay_us)} of added delay" if link.delay_us else ""
+    delay = f" and {units.format_time(link.delay_us)} of added delay" if link.delay_us else ""
     return f"there and back, {link.cable_m:g} m of {link.phy}, {NS_PER_M[link.phy]:g} ns/m{delay}"
 
 
@@ -258,6 +258,6 @@ def _of_rate(table: dict[int, int], rate_bps: int) -> tuple[int, str]:
     """The quanta of the slowest rate that is not slower; beyond the table they grow with the rate."""
     for rate, quanta in table.items():
         if rate >= rate_bps:
-            return quanta, "" if rate == rate_bps else f" of {quantities.format_rate(rate)}"
+            return quanta, "" if rate == rate_bps else f" of {units.format_rate(rate)}"
     last, quanta = max(table.items())
     return ceil(quanta * rate_bps / last), ""

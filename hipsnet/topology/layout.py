@@ -6,8 +6,8 @@ from __future__ import annotations
 from hipsnet.topology import fattree, layout_grid, layout_layers
 from hipsnet.topology.fabric import Fabric
 from hipsnet.topology.picture import Picture
-from hipsnet.topology.quantities import format_rate
 from hipsnet.topology.schema import Topology
+from hipsnet.units import format_rate
 
 
 def arrange(topology: Topology, fabric: Fabric) -> Picture:

@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 
 from hipsnet.errors import InputError
-from hipsnet.sizes import parse_size
+from hipsnet.units import given, parse_size
 from orchestrator import topology_file
 from orchestrator.pfc import headroom_view
 
@@ -95,8 +95,8 @@ def tune(
         raise InputError(f"--output: found {str(picture)!r}; wanted a name that ends in .svg or .png")
     topology, fabric = topology_file.load(file)
     tuning_trials.require(topology, fabric)
-    effort = tuning_trials.Effort(seconds, parse_size(size, "--size"), iters)
-    settings = tuning.grid(topology, [parse_size(text, "--xoff") for text in xoff or ()])
+    effort = tuning_trials.Effort(seconds, given("--size", size, parse_size), iters)
+    settings = tuning.grid(topology, [given("--xoff", text, parse_size) for text in xoff or ()])
     with tuning_view.progress(len(settings)) as tell:
         trials = tuning_trials.tried(file, settings, effort, tell)
     document = yaml.safe_load(file.read_text())

@@ -11,7 +11,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hipsnet.sizes import format_size
+from hipsnet.units import approximate_size
 from orchestrator.jobs.launch import Stream, Write
 from orchestrator.jobs.measurement import Measurement
 from orchestrator.jobs.results import HEADER, Result, row
@@ -54,7 +54,7 @@ class Display:
 
     def progress(self, case: int, iterations: int) -> None:
         """So many iterations of a case are done, those to warm up included."""
-        size = format_size(self._measurement.size_bytes(case))
+        size = approximate_size(self._measurement.size_bytes(case))
         self._bar.update(
             self._task, completed=case * self._rounds + iterations, description=size, refresh=True
         )

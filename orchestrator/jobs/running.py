@@ -18,9 +18,9 @@ from hipsnet.collective import limits, models
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.errors import HipsnetError, InputError
 from hipsnet.settings import Settings
-from hipsnet.sizes import format_size, parse_size
 from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
+from hipsnet.units import approximate_size, given, parse_size
 from orchestrator import topology_file
 from orchestrator.jobs import job, output, registry, results
 from orchestrator.jobs.benchmark import measure, workers
@@ -144,8 +144,9 @@ def _require_memory(fabric: Fabric, measurement: Measurement) -> None:
     text = re.search(r"MemAvailable: *([0-9]+) kB", Path("/proc/meminfo").read_text())
     if text and len(fabric.servers) * largest > int(text[1]) * 1024:
         raise InputError(
-            f"--size: found {format_size(largest)}; {len(fabric.servers)} servers of it wanted "
-            f"{format_size(len(fabric.servers) * largest)} of memory, found {format_size(int(text[1]) * 1024)}"
+            f"--size: found {approximate_size(largest)}; {len(fabric.servers)} servers of it wanted "
+            f"{approximate_size(len(fabric.servers) * largest)} of memory, "
+            f"found {approximate_size(int(text[1]) * 1024)}"
         )
 
 
@@ -193,11 +194,12 @@ def _write(target: str, document: dict[str, object]) -> None:
 def listed(text: str, flag: str = "--sizes") -> tuple[int, ...]:
     """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError naming `flag` otherwise."""
     if ":" not in text:
-        return tuple(parse_size(size, flag) for size in text.split(","))
+        return tuple(given(flag, size, parse_size) for size in text.split(","))
     parts = re.fullmatch(r"([^:]+):([^:]+):x([0-9]{1,9})", text)
     if parts is None or int(parts[3]) < 2:
         raise InputError(f"{flag}: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
-    first, last, factor = parse_size(parts[1], flag), parse_size(parts[2], flag), int(parts[3])
+    first, last = (given(flag, part, parse_size) for part in parts.groups()[:2])
+    factor = int(parts[3])
     if not 0 < first <= last:
         raise InputError(f"{flag}: found {text!r}; wanted a first size above 0 and a last one not below it")
     sizes = [first]

@@ -19,8 +19,8 @@ from hipsnet.collective.endpoints import receiver_ports
 from hipsnet.collective.loads import Report
 from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.collective.schedule import REDUCE, Schedule, involving
-from hipsnet.sizes import format_size, parse_size
 from hipsnet.topology import Fabric, Server, find_server
+from hipsnet.units import approximate_size, given, parse_size
 from orchestrator import topology_file
 from orchestrator.jobs.measurement import count
 
@@ -74,7 +74,7 @@ def show(
     topology, fabric = topology_file.load(file)
     options = dict(engine)
     algorithm = Algorithm(options.pop("algorithm", "hips"), **options)
-    schedule = algorithm.build(fabric, count(parse_size(size, "--size"), dtype))
+    schedule = algorithm.build(fabric, count(given("--size", size, parse_size), dtype))
     view = View(fabric, schedule, check(schedule, fabric), dtype, ITEM_BYTES[dtype], topology.link.rate_bps)
     chosen = None if server is None else find_server(fabric, server)
     if json_wanted:
@@ -87,7 +87,8 @@ def as_text(view: View, server: Server) -> str:
     schedule = view.schedule
     lines = [
         f"{schedule.algorithm} on {view.fabric.name}, {_shape(view.fabric)}: {schedule.world_size} servers, "
-        f"{_plural(schedule.threads, 'thread')}, {schedule.count} x {view.dtype} ({format_size(view.size_bytes)})",
+        f"{_plural(schedule.threads, 'thread')}, {schedule.count} x {view.dtype} "
+        f"({approximate_size(view.size_bytes)})",
         f"server <{server.name.removeprefix('s')}> is rank {server.rank}",
     ]
     stages = int(schedule.transfers["stage"].max()) + 1
@@ -181,7 +182,7 @@ def _range(view: View, arrow: _Arrow) -> str:
     width = len(str(view.schedule.count))
     start, stop = (f"{place:>{width}}" for place in (arrow.offset, arrow.offset + arrow.length))
     operation = "reduce" if arrow.reduces else "copy"
-    return f"{operation:<6}  [{start}, {stop})  {format_size(arrow.length * view.item_bytes)}"
+    return f"{operation:<6}  [{start}, {stop})  {approximate_size(arrow.length * view.item_bytes)}"
 
 
 def _summary(view: View, server: Server) -> Iterator[str]:
@@ -190,13 +191,15 @@ def _summary(view: View, server: Server) -> Iterator[str]:
         sent, received = (
             int(load[server.rank, port.index]) * item for load in (report.sent, report.received)
         )
-        yield f"{server.name}.{port.name} sends {format_size(sent)}, receives {format_size(received)}"
+        yield f"{server.name}.{port.name} sends {approximate_size(sent)}, receives {approximate_size(received)}"
     bound = float(limits.bound(view.fabric) * view.size_bytes)
     ratio = (
-        f", {report.busiest * item / bound:.3f} x the bound of {format_size(round(bound))}" if bound else ""
+        f", {report.busiest * item / bound:.3f} x the bound of {approximate_size(round(bound))}"
+        if bound
+        else ""
     )
-    yield f"all servers: the busiest port carries {format_size(report.busiest * item)}{ratio}"
-    yield f"{_plural(report.steps, 'step')}, the longest transfer is {format_size(report.largest * item)}"
+    yield f"all servers: the busiest port carries {approximate_size(report.busiest * item)}{ratio}"
+    yield f"{_plural(report.steps, 'step')}, the longest transfer is {approximate_size(report.largest * item)}"
     if view.limit_s is not None:
         yield f"physical limit: {view.limit_s:.4g} s"
 

@@ -12,7 +12,7 @@ from math import ceil
 from hipsnet.node.shaping import burst_bytes
 from hipsnet.topology import Fabric, Switch, Topology, routes
 from hipsnet.topology.headroom import thresholds
-from hipsnet.topology.quantities import parse_size
+from hipsnet.units import parse_size
 
 PRIORITIES = 8
 CNP_DSCP, CNP_PRIORITY = 48, 6

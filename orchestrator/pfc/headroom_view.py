@@ -13,8 +13,8 @@ from rich.table import Table
 from hipsnet.errors import InputError
 from hipsnet.topology import Fabric, Server, Topology, headroom
 from hipsnet.topology.headroom import Term, Thresholds
-from hipsnet.topology.quantities import format_rate, parse_size
 from hipsnet.topology.schema import Pfc
+from hipsnet.units import format_rate, parse_size
 
 _SHOWN = 4
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hipsnet.topology import Topology
 from hipsnet.topology.headroom import thresholds
-from hipsnet.topology.quantities import parse_size
+from hipsnet.units import parse_size
 
 FULL = 0.97
 """A goodput of so much of the best is full: the difference is the machine's."""

@@ -17,7 +17,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from hipsnet.topology import Topology
-from hipsnet.topology.quantities import format_rate
+from hipsnet.units import format_rate
 from orchestrator.pfc.tuning import Setting, Trial, best, flaw, is_good, shown_xoff, size
 from orchestrator.views.figures import INK, figure
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
@@ -17,7 +17,7 @@ from hipsnet.node.derive import node_config
 from hipsnet.node.desired import LinkConfig, NodeConfig, RouteConfig
 from hipsnet.node.observe import read_actual
 from hipsnet.topology import Fabric, Link, Port, Topology
-from hipsnet.topology.quantities import parse_delay, parse_rate
+from hipsnet.units import given, parse_delay, parse_rate
 from orchestrator.lab import delay_line, soft_switch
 from orchestrator.lab.locking import locked
 from orchestrator.lab.namespaces import namespace_name, require
@@ -40,20 +40,13 @@ def parse_fault(down: bool, up: bool, rate: str | None, delay: str | None, loss:
         raise InputError("--down and --up: wanted one of them")
     fault = Fault(
         up=True if up else False if down else None,
-        rate_bps=None if rate is None else _parsed("--rate", rate, parse_rate) or 0,
-        delay_us=None if delay is None else _parsed("--delay", delay, parse_delay),
-        loss_ppm=None if loss is None else _parsed("--loss", loss, _parse_loss),
+        rate_bps=None if rate is None else given("--rate", rate, parse_rate) or 0,
+        delay_us=None if delay is None else given("--delay", delay, parse_delay),
+        loss_ppm=None if loss is None else given("--loss", loss, _parse_loss),
     )
     if fault == Fault():
         raise InputError("wanted a fault: --down, --up, --rate, --delay, --loss, or --reset")
     return fault
-
-
-def _parsed(option: str, text: str, parse: Callable[[str], int | None]) -> int | None:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise InputError(f"{option}: found {text!r}; allowed: {error}") from None
 
 
 def _parse_loss(text: str) -> int:

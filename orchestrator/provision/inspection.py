@@ -14,7 +14,7 @@ from hipsnet.node.change import Change
 from hipsnet.node.changes import changes
 from hipsnet.node.desired import LinkConfig, NodeConfig
 from hipsnet.topology import Fabric, Server, Topology
-from hipsnet.topology.quantities import format_delay, format_rate
+from hipsnet.units import format_rate, format_time
 from orchestrator.lab import delay_line, soft_switch
 from orchestrator.provision import hosts
 from orchestrator.provision.plan import Survey, configurations, lost_record, survey
@@ -212,7 +212,7 @@ def table(report: Report) -> Table:
             name, identity = (node.name, node.identity) if first else ("", "")
             rate = format_rate(port.rate_bps) if port.state != "missing" else ""
             state = f"{port.state}, loses {port.loss_ppm / 1e4:g} %" if port.loss_ppm else port.state
-            delay, mtu = format_delay(port.delay_us) if port.delay_us else "", str(port.mtu or "")
+            delay, mtu = format_time(port.delay_us) if port.delay_us else "", str(port.mtu or "")
             row = (name, identity, port.name, port.address, port.peer, state, rate, delay, mtu)
             view.add_row(*row, style=None if port.state == "up" and not port.loss_ppm else "red")
             first = False

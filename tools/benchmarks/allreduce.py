@@ -22,7 +22,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hipsnet.errors import HipsnetError
-from hipsnet.sizes import format_size
+from hipsnet.units import approximate_size
 from orchestrator import topology_file
 from orchestrator.provision import provisioning, removal
 from tools.benchmarks.allreduce_plan import (
@@ -157,7 +157,7 @@ def _table(part: Part, found: Sequence[Measured]) -> Table:
     medians = _by_key(part, found)
     for size in part.sizes_bytes:
         table.add_row(
-            format_size(size), *(_cell(medians[contender.name, size]) for contender in part.contenders)
+            approximate_size(size), *(_cell(medians[contender.name, size]) for contender in part.contenders)
         )
     return table
 
@@ -180,7 +180,7 @@ def _verdicts(part: Part, found: Sequence[Measured]) -> Table:
             verdict = "[green]ok[/]" if ratio <= wanted.at_most else "[red]miss[/]"
             what = f"{wanted.first} / {wanted.second or 'limit'}"
             table.add_row(
-                format_size(wanted.size_bytes), what, f"<= {wanted.at_most}", f"{ratio:.3f}", verdict
+                approximate_size(wanted.size_bytes), what, f"<= {wanted.at_most}", f"{ratio:.3f}", verdict
             )
     return table
 

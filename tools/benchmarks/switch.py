@@ -20,7 +20,7 @@ from rich.table import Table
 from hipsnet.errors import ProvisionError
 from hipsnet.stack.switch import counters
 from hipsnet.topology import Fabric, Topology
-from hipsnet.topology.quantities import parse_rate
+from hipsnet.units import parse_rate
 from orchestrator.lab import soft_switch
 from orchestrator.pfc import traffic
 from orchestrator.pfc.traffic import Flow

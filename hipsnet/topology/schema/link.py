@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 
 from pydantic import Field
 
-from hipsnet.topology import quantities
+from hipsnet import units
 from hipsnet.topology.schema.section import Delay, Rate, Section
 
 
@@ -21,12 +21,12 @@ class Cable(Section):
     @property
     def rate_bps(self) -> int | None:
         """Rate in bit/s; None is unlimited."""
-        return quantities.parse_rate(self.rate)
+        return units.parse_rate(self.rate)
 
     @property
     def delay_us(self) -> int:
         """One-way delay in microseconds."""
-        return quantities.parse_delay(self.delay)
+        return units.parse_delay(self.delay)
 
 
 class Addresses(Section):

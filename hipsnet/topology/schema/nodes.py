@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from hipsnet.topology import quantities
+from hipsnet import units
 from hipsnet.topology.schema.section import Section, Size
 
 
@@ -63,4 +63,4 @@ class Lab(Section):
     @property
     def buffer_bytes(self) -> int:
         """Size of the shared buffer in bytes."""
-        return quantities.parse_size(self.buffer)
+        return units.parse_size(self.buffer)

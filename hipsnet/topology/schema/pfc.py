@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hipsnet.topology import quantities
+from hipsnet import units
 from hipsnet.topology.schema.section import Delay, Priority, Section, Size
 
 
@@ -61,4 +61,4 @@ class Pfc(Section):
     @property
     def response_us(self) -> int | None:
         """The given response time in microseconds."""
-        return quantities.parse_delay(self.response) if self.response else None
+        return units.parse_delay(self.response) if self.response else None
