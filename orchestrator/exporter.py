@@ -11,12 +11,12 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from orchestrator.telemetry.events import storms
+from orchestrator.lab.background import DELAY_LINE, SOFT_SWITCH
+from orchestrator.telemetry.events import UnreadableCounters, storms
 from orchestrator.telemetry.fields import ALL, COLUMNS, INDEX, PRIORITIES
 from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import between, possible
 from orchestrator.telemetry.reading import Flags, Reading
-from orchestrator.telemetry.remarks import Remarks
 
 LABELS = ("fabric", "server", "port", "priority", "direction")
 _PORT_LABELS = ("fabric", "server", "port", "role", "peer")
@@ -65,14 +65,14 @@ class FabricCollector(Collector):
         self._ports, self._read, self._drift = ports, read, drift
         self._lock = Lock()  # two scrapers may come at once
         self._last: Reading | None = None
-        self._remarks = Remarks()
+        self._unreadable = UnreadableCounters()
         self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
 
     def collect(self) -> Iterable[Metric]:
         """All metrics now."""
         with self._lock:
             reading = self._read()
-            self._remarks.warn(reading)
+            self._unreadable.warn(reading)
             self._look_for_storms(reading)
             return [*self._families(reading), *self._states(reading)]
 
@@ -134,6 +134,18 @@ class FabricCollector(Collector):
         if differences is not None:
             drift.add_metric([self._ports.fabric.name], differences)
         yield from (up, lossless, storm, drift)
+        yield from _processes(reading)
 
     def _names(self, port: WatchedPort) -> list[str]:
         return [self._ports.fabric.name, port.node, port.name.rpartition(".")[2]]
+
+
+def _processes(reading: Reading) -> Iterator[Metric]:
+    """Whether the background processes run: a series only for those that the lab needs."""
+    for name in (SOFT_SWITCH, DELAY_LINE):
+        metric = f"hipsnet_{name.replace(' ', '_')}_up"
+        family = GaugeMetricFamily(metric, f"whether the {name} runs", labels=("fabric",))
+        for process in reading.processes:
+            if process.name == name:
+                family.add_metric([process.fabric], float(process.is_running))
+        yield family

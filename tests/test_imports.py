@@ -40,7 +40,7 @@ _ORCHESTRATOR: dict[str, set[str]] = {
     "provision": {"lab"},
     "telemetry": {"lab", "provision"},
     "top": {"telemetry"},
-    "exporter": {"telemetry"},
+    "exporter": {"lab", "telemetry"},
     "jobs": {"lab", "telemetry", "topology_file"},
     "pfc": {"jobs", "lab", "telemetry", "topology_file", "views"},
 }

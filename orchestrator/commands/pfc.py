@@ -48,7 +48,7 @@ def events(
     seconds: Annotated[float, typer.Option(help="how long to look for deadlocks, 0.1 to 60")] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Show the storms that the watchdog has detected, and queues that wait in a circle now."""
+    """Show the storms that the watchdog has detected, deadlocks, and background processes that do not run."""
     if not 0.1 <= seconds <= 60:
         raise InputError(f"--seconds: found {seconds:g}; wanted 0.1 to 60")
     from orchestrator.pfc import events_view  # numpy: only for those who look at numbers
@@ -60,10 +60,10 @@ def events(
         snapshot = watching.one_interval(ports, sources, seconds)
     found = read_events(fabric)
     if as_json:
-        typer.echo(json.dumps(events_view.as_json(topology, found, snapshot.deadlocks), indent=2))
+        typer.echo(json.dumps(events_view.as_json(topology, found, snapshot), indent=2))
         return
     console = _console()
-    for part in events_view.parts(topology, found, snapshot.deadlocks):
+    for part in events_view.parts(topology, found, snapshot):
         console.print(part)
 
 

@@ -9,48 +9,50 @@ from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from hipsnet.topology import Topology
-from orchestrator.telemetry.deadlocks import Deadlock
+from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.watchdog import WatchdogEvent
 
 _COLUMNS = ("time", "event", "port", "priority", "culprit", "held up", "frames", "seconds")
 
 
-def as_json(
-    topology: Topology, told: Sequence[WatchdogEvent], deadlocks: Sequence[Deadlock]
-) -> dict[str, Any]:
+def as_json(topology: Topology, recorded: Sequence[WatchdogEvent], snapshot: Snapshot) -> dict[str, Any]:
     """Everything as plain data; times in ISO 8601."""
     return {
         "fabric": topology.name,
         "watchdog": _watchdog(topology),
-        "events": [_record(event) for event in told],
-        "deadlocks": [asdict(deadlock) for deadlock in deadlocks],
+        "events": [_record(event) for event in recorded],
+        "deadlocks": [asdict(deadlock) for deadlock in snapshot.deadlocks],
+        "processes": [process.as_data() for process in snapshot.reading.processes],
     }
 
 
 def parts(
-    topology: Topology, told: Sequence[WatchdogEvent], deadlocks: Sequence[Deadlock]
+    topology: Topology, recorded: Sequence[WatchdogEvent], snapshot: Snapshot
 ) -> Iterator[RenderableType]:
-    """A line on the watchdog, a table of what it has told, and the circles of now."""
+    """Background processes that do not run, the watchdog's settings, its events, the present deadlocks."""
+    for process in snapshot.not_running:
+        yield Text(process.report, style="bold red")
     watchdog = _watchdog(topology)
     if watchdog is None:
-        yield f"{topology.name}: no watchdog (pfc.watchdog): nobody looks for storms"
+        yield f"{topology.name}: no watchdog (pfc.watchdog): storms are not detected"
     else:
         yield (
             f"{topology.name}: storms of {watchdog['detect_ms']} ms, restored after {watchdog['restore_ms']} ms"
             f" without a pause; action {watchdog['action']}"
         )
-    if told:
+    if recorded:
         table = Table(*_COLUMNS)
-        for event in told:
+        for event in recorded:
             table.add_row(*_row(event))
         yield table
     elif watchdog is not None:
         yield "no storm since soft switches and programs started"
-    for deadlock in deadlocks:
+    for deadlock in snapshot.deadlocks:
         yield f"[bold red]deadlock[/] {deadlock}"
-    if not deadlocks:
+    if not snapshot.deadlocks:
         yield "no deadlock now"
 
 

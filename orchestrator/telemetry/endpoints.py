@@ -35,7 +35,7 @@ class EndpointPauses:
     def read(self, reading: Reading) -> None:
         """Write down what the endpoints count by priority."""
         self._maps.read()
-        reading.remarks.update(self._maps.remarks)
+        reading.unreadable.update(self._maps.faults)
         words = self._maps.values[:, 0]
         counted = words[:, : PRIORITIES * len(self._names)]
         looks_after = words[:, self._quantum].astype(bool) | counted.any(axis=1)

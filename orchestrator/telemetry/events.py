@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator has to be told: links that come and go, storms that begin and end, counters that begin anew."""
+"""Events for the operator: links, storms, background processes, and counters that reset or cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from orchestrator.lab.background import BackgroundProcess
 from orchestrator.telemetry.fields import (
     ALL,
     BUFFER,
@@ -24,10 +26,12 @@ from orchestrator.telemetry.reading import Flags, Reading
 STORM_SHARE = 0.99
 Kind = Literal[
     "storm", "storm over", "storm detected", "storm restored", "deadlock", "deadlock over",
-    "link down", "link up", "vanished", "back", "counters reset", "unreadable",
+    "link down", "link up", "vanished", "back", "counters reset", "unreadable", "not running", "running again",
 ]  # fmt: skip
-"""Detected and restored are what a watchdog says; without one, looking from outside has to do. Counters that
-are of another version of hipsnet are unreadable; `port` is then a node."""
+"""A watchdog reports "storm detected" and "storm restored"; "storm" and "storm over" are derived from the counters.
+Counters of another version of hipsnet are "unreadable": `port` is then a node. "not running" and "running again"
+are about a background process, which `port` names."""
+_BAD = ("storm", "storm detected", "deadlock", "link down", "vanished", "unreadable", "not running")
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class Event:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is the beginning of something, not its end."""
-        return self.kind in ("storm", "storm detected", "deadlock", "link down", "vanished", "unreadable")
+        """Whether a fault begins with it."""
+        return self.kind in _BAD
 
 
 def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> Iterator[Event]:
@@ -90,3 +94,44 @@ def changes_of_storms(ports: WatchedPorts, before: Flags, after: Flags) -> Itera
         begins = bool(after[number, priority])
         detail = f"priority {priority}: stopped by {port.peer_name}" if begins else f"priority {priority}"
         yield Event("storm" if begins else "storm over", port.name, detail)
+
+
+def changes_of_processes(
+    before: Sequence[BackgroundProcess], after: Sequence[BackgroundProcess]
+) -> Iterator[Event]:
+    """Background processes that ended, and those that run again."""
+    were_running = {process.name: process.is_running for process in before}
+    for process in after:
+        if process.is_running == were_running.get(process.name, True):
+            continue
+        if process.is_running:
+            yield Event("running again", process.name)
+        else:
+            yield Event("not running", process.name, process.report)
+
+
+class UnreadableCounters:
+    """Reports counters that exist and cannot be read: once, and again only if they were readable in between."""
+
+    def __init__(self) -> None:
+        self._reported: frozenset[tuple[str, str]] = frozenset()
+
+    def new(self, reading: Reading) -> Iterator[Event]:
+        """The faults that this reading has for the first time; one event for all nodes with the same fault."""
+        fresh, self._reported = reading.unreadable - self._reported, frozenset(reading.unreadable)
+        by_fault: dict[str, list[str]] = {}
+        for node, fault in sorted(fresh):
+            by_fault.setdefault(fault, []).append(node)
+        for fault, nodes in by_fault.items():
+            others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+            yield Event("unreadable", nodes[0] + others, fault)
+
+    def warn(self, reading: Reading) -> None:
+        """Report them on standard error."""
+        for event in self.new(reading):
+            print(warning(event), file=sys.stderr)
+
+
+def warning(event: Event) -> str:
+    """An event as a line for standard error."""
+    return f"hipsnet: {event.port}: {event.detail}"

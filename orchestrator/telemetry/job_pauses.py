@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.telemetry.events import UnreadableCounters
 from orchestrator.telemetry.fields import (
     ALL,
     RX_PAUSE_FRAMES,
@@ -16,8 +17,7 @@ from orchestrator.telemetry.fields import (
 )
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Rates, between, possible
-from orchestrator.telemetry.remarks import Remarks
-from orchestrator.telemetry.sources import Sources
+from orchestrator.telemetry.watching import Sources
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PauseBook:
     def __init__(self, ports: WatchedPorts, sources: Sources) -> None:
         self._ports, self._sources = ports, sources
         self._last = sources.read()
-        Remarks().warn(self._last)
+        UnreadableCounters().warn(self._last)
 
     def since(self) -> JobPauses:
         """What has come since the last time."""

@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from orchestrator.lab.background import BackgroundProcess
 from orchestrator.telemetry import rates as rate
 from orchestrator.telemetry.deadlocks import Deadlock, changes, deadlocks
-from orchestrator.telemetry.events import Event, changes_of_links, changes_of_storms, storms
+from orchestrator.telemetry.events import (
+    Event,
+    UnreadableCounters,
+    changes_of_links,
+    changes_of_processes,
+    changes_of_storms,
+    storms,
+)
 from orchestrator.telemetry.fields import COLUMNS, FIELDS, GAUGES, INDEX, PRIORITIES, STORMS
 from orchestrator.telemetry.pauses import Pause, pauses
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
 from orchestrator.telemetry.reading import Counts, Flags, Reading
-from orchestrator.telemetry.remarks import Remarks
 from orchestrator.telemetry.sample import Rows, Sample, priorities, sample
 from orchestrator.telemetry.watchdog import WatchdogLog
 
@@ -39,6 +46,11 @@ class Snapshot:
     deadlocks: tuple[Deadlock, ...]
     events: tuple[Event, ...]
 
+    @property
+    def not_running(self) -> tuple[BackgroundProcess, ...]:
+        """The background processes that the lab needs and that do not run."""
+        return tuple(process for process in self.reading.processes if not process.is_running)
+
     def sample(self, port: int, priority: int) -> Sample:
         """The numbers of one line."""
         return sample(self.rates, port, priority)
@@ -58,7 +70,8 @@ class Monitor:
         self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
         self._deadlocks: tuple[Deadlock, ...] = ()
         self._watchdog = WatchdogLog(ports.fabric)
-        self._remarks = Remarks()
+        self._unreadable = UnreadableCounters()
+        self._processes: Sequence[BackgroundProcess] = ()
         size = len(FIELDS) * len(ports) * COLUMNS * 4
         length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
         # The newest is written over the oldest. All of one look is in one place: much is written, little read.
@@ -75,13 +88,15 @@ class Monitor:
         stormy = storms(rates)
         circles = deadlocks(self._ports, rates, stormy)
         events = (
-            *self._remarks.new(reading),
+            *self._unreadable.new(reading),
+            *changes_of_processes(self._processes, reading.processes),
             *changes_of_links(self._ports, self._last, reading),
             *changes_of_storms(self._ports, self._storms, stormy),
             *changes(self._deadlocks, circles),
             *(self._watchdog.new() if self._may_have_told(reading) else ()),
         )
         self._last, self._storms, self._deadlocks = reading, stormy, circles
+        self._processes = reading.processes
         self._remember(rates)
         who = pauses(self._ports, rates)
         return Snapshot(self._ports, reading, rates, stormy, who, circles, events)

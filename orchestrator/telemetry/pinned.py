@@ -74,8 +74,8 @@ class PinnedMaps:
         self._reads += 1
 
     @property
-    def remarks(self) -> Iterator[tuple[str, str]]:
-        """As `Reading` has them."""
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """As `Reading.unreadable` has them."""
         return ((node.node, node.fault) for node in self._nodes if node.fault)
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ def as_json(snapshot: Snapshot) -> None:
             }
             for pause in snapshot.pauses
         ],
+        "processes": [process.as_data() for process in snapshot.reading.processes],
         "deadlocks": [vars(deadlock) for deadlock in snapshot.deadlocks],
         "events": [vars(event) for event in snapshot.events],
     }
@@ -70,7 +71,10 @@ def as_table(snapshot: Snapshot) -> None:
         priority = "*" if record["priority"] is None else str(record["priority"])
         table.add_row(record["port"], priority, record["peer"], "up" if record["up"] else "down", *values)
     console = Console(highlight=False)
-    (console if console.is_terminal else Console(highlight=False, width=_WIDTH)).print(table)
+    console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    for process in snapshot.not_running:
+        console.print(process.report, style="bold red", markup=False, soft_wrap=True)
+    console.print(table)
 
 
 def _records(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ class ProgramCounters:
     def read(self, reading: Reading) -> None:
         """Write down frames, bytes, PFC frames by priority, and losses."""
         self._maps.read()
-        reading.remarks.update(self._maps.remarks)
+        reading.unreadable.update(self._maps.faults)
         reading.epoch[:] += self._maps.epoch
         there = np.flatnonzero(self._maps.there)
         total = self._maps.values.sum(axis=1)[there]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from orchestrator.lab.background import BackgroundProcess
 from orchestrator.telemetry.fields import COLUMNS, FIELDS
 
 Counts = np.ndarray[tuple[int, int, int], np.dtype[np.uint64]]
@@ -19,8 +20,9 @@ class Reading:
     """Arrays of shape (fields, ports, priorities); what is not `known` is not counted by anybody.
 
     `present` are the ports that are there, `up` those that have a carrier. `epoch` is another number when
-    whatever counts a port was replaced, and so began anew. All of these have shape (ports,). `remarks` are
-    (node, in words what of its counters is there and cannot be read).
+    whatever counts a port was replaced, and so began anew. All of these have shape (ports,). `unreadable` are
+    (node, which of its counters exist and cannot be read, and why); `processes` the background processes that
+    the lab needs.
     """
 
     time_s: float
@@ -29,7 +31,8 @@ class Reading:
     present: Flags
     up: Flags
     epoch: np.ndarray[tuple[int], np.dtype[np.int64]]
-    remarks: set[tuple[str, str]] = field(default_factory=set)
+    unreadable: set[tuple[str, str]] = field(default_factory=set)
+    processes: list[BackgroundProcess] = field(default_factory=list)
 
     def tell(self, field: int, ports: Any, priorities: Any, values: Any) -> None:
         """Write down what somebody has counted."""

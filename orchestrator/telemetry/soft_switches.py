@@ -35,7 +35,7 @@ class SoftSwitches:
             found = counters.read(self._path)
         except ProvisionError as error:
             if self._path.exists():  # else there is no soft switch, or not yet
-                reading.remarks.add(("soft switches", str(error)))
+                reading.unreadable.add(("soft switches", str(error)))
             return
         there = [
             (where, switch)

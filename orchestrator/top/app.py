@@ -15,7 +15,7 @@ from textual.widgets import Input
 from orchestrator.telemetry.monitor import Monitor, Snapshot
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.top import severity
-from orchestrator.top.bars import KeyBar, StatusBar
+from orchestrator.top.bars import KeyBar, ProcessBanner, StatusBar
 from orchestrator.top.detail import DetailScreen
 from orchestrator.top.help import HelpScreen
 from orchestrator.top.line_view import LineView
@@ -40,6 +40,7 @@ class TopApp(App[None]):
     #side { width: 1fr; }
     LineView { width: 1fr; height: 1fr; }
     StatusBar, KeyBar { height: 1; background: #1e2630; }
+    ProcessBanner { height: auto; }
     Input { height: 1; border: none; padding: 0 1; background: #1e2630; display: none; }
     .wide #ports { width: 118; }
     .wide #side { border-left: solid #2c3846; }
@@ -68,7 +69,7 @@ class TopApp(App[None]):
         self.map = MapView(ports, id="map")
         self.pauses = PauseView(ports, id="pauses")
         self.log_view = LogView(id="log")
-        self.status = StatusBar(ports)
+        self.status, self.banner = StatusBar(ports), ProcessBanner()
         self.filter_box = Input(placeholder="words, such as: s01 paused", id="filter")
         self.snapshot: Snapshot | None = None
         self.is_frozen = False
@@ -76,6 +77,7 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield self.status
+        yield self.banner
         with Horizontal(id="views"):
             yield self.table
             with Vertical(id="side"):
@@ -110,6 +112,7 @@ class TopApp(App[None]):
             view.show(self.snapshot)
         if isinstance(self.screen, DetailScreen):
             self.screen.view.show(self.snapshot)
+        self.banner.show(self.snapshot)
         self.status.show(self.snapshot, self.table, self.log_view.last, self.is_frozen)
 
     def on_resize(self, _: Resize) -> None:

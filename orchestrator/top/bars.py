@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from datetime import datetime
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -40,8 +41,8 @@ class _Bar(Widget):
 
     _line: Line = ()
 
-    def tell(self, line: Line) -> None:
-        """Show this from now on."""
+    def set_line(self, line: Line) -> None:
+        """Show this line from now on."""
         if line != self._line:
             self._line = line
             self.refresh()
@@ -85,7 +86,42 @@ class StatusBar(_Bar):
             pieces.append((f" /{table.wanted}", severity.STRONG))
         if last is not None:
             pieces.append((f"  last: {last.kind} {last.port}", severity.QUIET))
-        self.tell(tuple(pieces))
+        self.set_line(tuple(pieces))
+
+
+class ProcessBanner(Widget):
+    """The background processes that do not run, each with the command that restarts it; hidden while all run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reports: tuple[str, ...] = ()
+        self.display = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Take the lines that the reports need at this width."""
+        reports = tuple(process.report for process in snapshot.not_running)
+        if reports != self._reports:
+            self._reports = reports
+            self.display = bool(reports)
+            self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """One line for each report, more where the screen is narrow."""
+        return len(self._lines(width))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The reports."""
+        style = severity.STYLES[severity.ALL]
+        lines = [*self._lines(self.size.width), *([""] * self.size.height)][crop.y : crop.bottom]
+        strips = (Strip([Segment(line, style)], len(line)) for line in lines)
+        return [strip.adjust_cell_length(self.size.width, style).crop(crop.x, crop.right) for strip in strips]
+
+    def _lines(self, width: int) -> list[str]:
+        return [
+            line
+            for report in self._reports
+            for line in textwrap.wrap(f" ! {report}", max(width, 20), subsequent_indent="   ")
+        ]
 
 
 def _alarm(text: str, value: float, level: int) -> tuple[str, Style]:
@@ -97,7 +133,7 @@ class KeyBar(_Bar):
 
     def on_mount(self) -> None:
         """They never change."""
-        self.tell(
+        self.set_line(
             tuple(
                 piece
                 for key, meaning in _KEYS

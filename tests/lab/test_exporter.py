@@ -164,6 +164,8 @@ ALERTS = {
     "HipsnetPfcStorm, by time": {f'hipsnet_pfc_pause_seconds_total{{{PORT}, direction="rx"}}': "0+15x20"},
     "HipsnetLosslessLoss": {LOSS: "0+2x20", LOSSLESS: "1+0x20"},
     "HipsnetPortDown": {'hipsnet_port_up{fabric="f", server="s0", port="p0"}': "0+0x20"},
+    "HipsnetSoftSwitchDown": {'hipsnet_soft_switch_up{fabric="f"}': "0+0x20"},
+    "HipsnetDelayLineDown": {'hipsnet_delay_line_up{fabric="f"}': "0+0x20"},
     "HipsnetDrift": {'hipsnet_drift{fabric="f"}': "3+0x20"},
 }  # fmt: skip
 QUIET = {
@@ -174,6 +176,8 @@ QUIET = {
     },
     "HipsnetLosslessLoss": {LOSS: "0+2x20", LOSSLESS: "0+0x20"},
     "HipsnetPortDown": {'hipsnet_port_up{fabric="f", server="s0", port="p0"}': "1+0x20"},
+    "HipsnetSoftSwitchDown": {'hipsnet_soft_switch_up{fabric="f"}': "1+0x20"},
+    "HipsnetDelayLineDown": {'hipsnet_delay_line_up{fabric="f"}': "1+0x20"},
     "HipsnetDrift": {'hipsnet_drift{fabric="f"}': "0+0x20"},
 }  # fmt: skip
 
