@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* A server's port: what is for this server goes up the stack, what is for another goes out of the right port.
- */
+/* A server's port: packets for this server go up the stack, packets for others leave by the right port. */
 #include "arrival.h"
 #include "storm.h"
 
@@ -12,15 +11,15 @@ BPF_F_TABLE("array", u32, struct pauses, pauses, MAX_PORTS, BPF_F_MMAPABLE);
 
 #define FRAMES_PER_MTU 256
 
-/* To the socket of the port's endpoint; false if there is none, or none on that queue. */
+/* To the socket of the port's endpoint; false if there is no endpoint, or none on this queue. */
 static __always_inline bool hand_over(struct xdp_md *frame, const struct arrival *at)
 {
 	return frame->rx_queue_index == 0 && endpoints.redirect_map(at->index, 0) == XDP_REDIRECT;
 }
 
 /*
- * A MAC consumes its control frames; so does this one, after the count, if no endpoint wants to see pauses.
- * The endpoint hears of a pause when it looks; what is forwarded honours it at once.
+ * A MAC consumes its control frames, and so does this program unless an endpoint takes them. Forwarded frames
+ * honour a pause from now on; the endpoint's own frames from its next poll.
  */
 static __always_inline int mac_control(struct xdp_md *frame, const struct arrival *at, struct cursor *cursor,
 				       const struct ethhdr *eth)
@@ -40,7 +39,7 @@ static __always_inline int mac_control(struct xdp_md *frame, const struct arriva
 	return XDP_REDIRECT;
 }
 
-/* What is wrong with a header, as the counter for it; NULL if nothing is. RFC 1812 section 5.2.2. */
+/* The counter of what is wrong with a header (RFC 1812, section 5.2.2); NULL for a valid one. */
 static __always_inline u64 *fault_of(const struct iphdr *ip, u64 bytes, struct counters *count)
 {
 	u32 header = ip->ihl * 4, total = bpf_ntohs(ip->tot_len);
@@ -51,15 +50,34 @@ static __always_inline u64 *fault_of(const struct iphdr *ip, u64 bytes, struct c
 		return &count->drop_header_length;
 	if (total < header || total > bytes)
 		return &count->drop_total_length;
-	/* With options it goes up, where the kernel sums the whole header. */
+	/* A header with options goes up, where the kernel verifies all of it. */
 	if (header == sizeof(*ip) && !checksum_holds(ip))
 		return &count->drop_checksum;
 	return NULL;
 }
 
+static __always_inline bool is_own(const u32 *address)
+{
+	struct prefix key = {.bits = 32};
+
+	__builtin_memcpy(key.address, address, sizeof(key.address));
+	struct next_hop *hop = table.lookup(&key);
+
+	return hop && hop->action == ACTION_LOCAL;
+}
+
+/* Sources that no packet on a cable can have: RFC 1812, sections 4.2.2.11, 5.3.7 and 5.3.8. */
+static __always_inline bool is_martian(const struct iphdr *ip)
+{
+	u32 source = bpf_ntohl(ip->saddr), network = source >> 24;
+
+	return network == 0 || network == IN_LOOPBACKNET || (source & 0xf0000000) == 0xe0000000 ||
+	       source == INADDR_BROADCAST || is_own(&ip->saddr);
+}
+
 /*
- * An interface's MTU changes without a word to us, and asking costs as much as the look-up of the route: so
- * the answer is kept for some frames, unless it would be no.
+ * The program is not notified of a new MTU, and bpf_check_mtu() costs as much as the look-up of the route: a
+ * positive answer is kept for some frames.
  */
 static __always_inline bool fits(struct xdp_md *frame, struct port *egress, u32 bytes, u64 frames)
 {
@@ -68,7 +86,7 @@ static __always_inline bool fits(struct xdp_md *frame, struct port *egress, u32 
 	if (bytes <= egress->mtu && frames % FRAMES_PER_MTU)
 		return true;
 	long answer = bpf_check_mtu(frame, egress->ifindex, &mtu, 0, 0);
-	/* A port that is gone fits everything: the redirection will find out. */
+	/* An interface that is gone: leave it to the redirection to fail. */
 	if (answer < 0)
 		return true;
 	egress->mtu = mtu;
@@ -98,7 +116,7 @@ static __always_inline int send(struct xdp_md *frame, const struct arrival *at, 
 		return up(&count->up_mtu);
 
 	struct pauses *paused = pauses.lookup(&out);
-	u32 priority = ip->tos >> 5; /* the class of its DSCP */
+	u32 priority = paused ? paused->priority_of[ip->tos >> 2] % PAUSE_PRIORITIES : 0;
 	enum way way = paused ? way_out(paused, priority, at->index) : WAY_OPEN;
 
 	if (way == WAY_LOST)
@@ -110,7 +128,7 @@ static __always_inline int send(struct xdp_md *frame, const struct arrival *at, 
 		return XDP_REDIRECT;
 	}
 
-	/* Before the frame is touched: a port that is gone leaves it whole for the kernel. */
+	/* Before the frame is changed: if there is no such port the kernel gets it as it came. */
 	if (transmit.redirect_map(out, 0) != XDP_REDIRECT)
 		return up(&count->up_unresolved);
 
@@ -143,6 +161,8 @@ static __always_inline int route(struct xdp_md *frame, const struct arrival *at,
 	u64 *fault = fault_of(ip, at->bytes - sizeof(*eth), count);
 	if (fault)
 		return drop(fault);
+	if (is_martian(ip))
+		return drop(&count->drop_martian);
 
 	struct prefix destination = {.bits = 32};
 	__builtin_memcpy(destination.address, &ip->daddr, sizeof(destination.address));

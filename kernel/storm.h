@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The PFC watchdog over what a server forwards, in the manner of SONiC's pfcwd: a port whose other end has
- * paused a priority without a gap for `detect_ns`, while frames want to leave there, is in a *storm*, until
- * no pause has been in force for `restore_ns`.
+ * The way out of a port for a frame that is forwarded, and the PFC watchdog over such frames, modelled on
+ * SONiC's pfcwd: a port whose other end has paused a priority without a gap for `detect_ns`, while frames
+ * want to leave there, is in a *storm* until no pause has been in force for `restore_ns`.
  *
- * The frames themselves ask: with each that is to leave by a paused port the time is looked at, so no process
- * has to be alive for it. Where none wants to leave, nobody is held up. Frames that an endpoint holds already
- * are its own watchdog's (hipsnet/stack/ports/storm.c), which writes down here what it finds.
+ * Detection is driven by traffic: each frame that is to leave by a paused port checks the clock, so no
+ * process has to be alive for it. Frames that the endpoint holds already do not come by here again; its own
+ * watchdog (hipsnet/stack/ports/storm.c) checks them and records what it finds in the same structure.
  *
- * Frames for one port come in on several CPUs, and the endpoint looks from yet another: whoever changes
- * `storm_ns` from 0 has found the storm, and he alone writes it down (STORM_UNTOLD until that is done).
- * Without -mcpu=v3, which bcc does not let one ask for, the compiler makes atomics of 64 bits only.
+ * Frames for one port arrive on several CPUs, and the endpoint runs on another: the one that changes
+ * `storm_ns` from 0 has detected the storm and records it (STORM_UNTOLD is set meanwhile). Without -mcpu=v3,
+ * which bcc cannot pass on, the compiler generates atomics of 64 bits only.
  */
 #pragma once
 
@@ -20,11 +20,11 @@
 
 enum way {
 	WAY_OPEN,
-	WAY_HELD, /* what waits already goes first, or a pause is in force */
+	WAY_HELD, /* frames wait for this port already, or a pause is in force */
 	WAY_LOST,
 };
 
-/* A pause came: from when on, and until when. */
+/* A PFC frame arrived: record the start and the end of the pause of each priority that it names. */
 static __always_inline void honour(struct pauses *port, __be16 class_enable, const __be16 *quanta)
 {
 	u64 quantum_ps = port->quantum_ps ? port->quantum_ps : port->storm_quantum_ps;
@@ -41,7 +41,7 @@ static __always_inline void honour(struct pauses *port, __be16 class_enable, con
 	}
 }
 
-/* False if somebody else was first: then this frame came before the storm. */
+/* False if another CPU or the endpoint has detected the storm first: this frame came before it. */
 static __always_inline bool begin_storm(struct pauses *port, u32 priority, u64 now)
 {
 	now &= ~STORM_UNTOLD;
@@ -58,13 +58,13 @@ static __always_inline bool begin_storm(struct pauses *port, u32 priority, u64 n
 	return true;
 }
 
-/* Whether there is a storm now: it may begin or end with this frame. */
+/* Whether the port is in a storm; the storm may begin or end with this frame. */
 static __always_inline bool is_storm(struct pauses *port, u32 priority, u64 now)
 {
 	u64 until = port->until_ns[priority], storm = port->storm_ns[priority];
 	s64 stuck_ns = now - port->since_ns[priority];
 
-	/* Another CPU may have read the clock later than we have: differences are below 0 then. */
+	/* Signed: another CPU may have read the clock after this one did. */
 	if (storm & STORM_UNTOLD && (s64)(now - storm) < STORM_TOLD_NS)
 		return false;
 	if (storm) {
@@ -87,10 +87,19 @@ static __always_inline void note_victim(struct pauses *port, u32 priority, u32 f
 		__sync_fetch_and_or(&port->storm_victims[priority], victim);
 }
 
-/* What becomes of a frame that came in by the port `from`, and is to leave by this one in that priority. */
+/*
+ * Whether an endpoint empties its buffer at present. A process that computes does not, and neither does one
+ * that is stopped: nothing is held for them. (A dead process has no socket to hand frames to.)
+ */
+static __always_inline bool is_polling(const struct pauses *port, u64 now)
+{
+	return port->quantum_ps && (s64)(now - port->polled_ns) < (s64)POLL_RECENT_NS;
+}
+
+/* What becomes of a frame that arrived by the port `from` and is to leave by this one in that priority. */
 static __always_inline enum way way_out(struct pauses *port, u32 priority, u32 from)
 {
-	/* Most were never paused, and need no look at the clock. */
+	/* Most ports were never paused, and need not read the clock. */
 	if (!port->until_ns[priority] && !port->buffered[priority])
 		return WAY_OPEN;
 	u64 now = bpf_ktime_get_ns();
@@ -104,7 +113,9 @@ static __always_inline enum way way_out(struct pauses *port, u32 priority, u32 f
 		if (port->storm_action == STORM_FORWARD)
 			return WAY_OPEN;
 	}
-	if (!port->quantum_ps)
-		return WAY_OPEN; /* nobody could hold it */
+	/* With no buffer to wait in, a frame leaves despite the pause: the receiver may lose it, a drop here
+	 * would. */
+	if (!is_polling(port, now))
+		return WAY_OPEN;
 	return port->buffered[priority] || port->until_ns[priority] > now ? WAY_HELD : WAY_OPEN;
 }

@@ -20,6 +20,7 @@ from hipsnet.node.forwarding import (
     read_table,
     set_loss,
 )
+from hipsnet.node.priorities import priority_differences, set_priorities
 from hipsnet.node.storms import has_watchdog, set_watchdog
 
 
@@ -34,14 +35,23 @@ def bindings(desired: NodeConfig) -> tuple[tuple[int, str, str], ...]:
 
 
 def program_differences(desired: NodeConfig) -> tuple[str, ...]:
-    """What is wrong with the program on the ports; to be asked inside the node's namespace."""
+    """What is wrong with the program on the ports, and with its settings; called in the node's namespace."""
     name = program_of(desired)
     if not name:
         return ()
     found = read_program(desired.fabric, desired.name, name, bindings(desired)).differences
-    if found or name != "forward" or has_watchdog(desired.fabric, desired.name, desired.watchdog):
-        return found
-    return (f"watchdog wanted: {desired.watchdog or 'none'}; found another",)
+    return found if found or name != "forward" else tuple(_setting_differences(desired))
+
+
+def _setting_differences(desired: NodeConfig) -> Iterator[str]:
+    """What differs in the settings of the forwarding program: the watchdog's, and the priorities of DSCPs."""
+    if not has_watchdog(desired.fabric, desired.name, desired.watchdog):
+        yield f"its watchdog is not the file's ({desired.watchdog or 'none'})"
+    if desired.priorities:
+        wrong = tuple(priority_differences(desired.fabric, desired.name, desired.priorities))
+        yield from wrong[:1]
+        if wrong[1:]:
+            yield f"{len(wrong) - 1} more entries of its DSCP map"
 
 
 def table(desired: NodeConfig) -> frozenset[TableEntry] | None:
@@ -115,6 +125,8 @@ def apply(context: Context, change: Change) -> None:
     attach[name](desired.fabric, desired.name, bindings(desired))
     if name == "forward":
         set_watchdog(desired.fabric, desired.name, desired.watchdog)
+        if desired.priorities:
+            set_priorities(desired.fabric, desired.name, desired.priorities)
 
 
 def fill(context: Context, change: Change) -> None:

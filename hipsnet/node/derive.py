@@ -19,6 +19,7 @@ from hipsnet.node.desired import (
     RouteConfig,
     TableEntry,
 )
+from hipsnet.node.priorities import dscp_priorities
 from hipsnet.node.watchdog import Watchdog
 from hipsnet.topology import routes
 from hipsnet.topology.fabric import Fabric, Port, Server, Switch
@@ -65,6 +66,7 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
         table=_table(fabric, server, identity, neighbours, names),
         policies=_policies(topology, fabric, server, names) if len(together) == 1 else (),
         watchdog=_watchdog(topology),
+        priorities=dscp_priorities(topology),
     )
 
 

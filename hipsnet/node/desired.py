@@ -128,7 +128,8 @@ class TableEntry:
 class NodeConfig:
     """The desired state of one node.
 
-    `sysctls` maps paths under /proc/sys to values. `watchdog` is over what its program forwards, if any.
+    `sysctls` maps paths under /proc/sys to values. `watchdog` is over the frames that its program forwards, None
+    for none; `priorities` are those of each DSCP, empty for a node without a forwarding program.
     """
 
     fabric: str
@@ -140,6 +141,7 @@ class NodeConfig:
     table: tuple[TableEntry, ...] = ()
     policies: tuple[PolicyConfig, ...] = ()
     watchdog: Watchdog | None = None
+    priorities: tuple[int, ...] = ()
 
     @property
     def ports(self) -> tuple[LinkConfig, ...]:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,19 @@ COUNTERS = (
 """In the order of hipsnet/stack/cable/pfc.h. rx: the other end stopped us; tx: we stopped the other end."""
 
 PRIORITIES = 8
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+
+@contextmanager
+def mapped_pauses(fabric: str, node: str) -> Iterator[Rows]:
+    """The PFC state of a server's ports (kernel/pauses.h) in place, shape (ports,).
+
+    The program and the endpoint write there at the same time. Raises ProvisionError if the node has no program.
+    """
+    with opened_map(fabric, node, "forward", "pauses") as (fd, layout):
+        ports = bpf.map_info(fd).max_entries
+        memory = mmap.mmap(fd, ports * layout.value.itemsize)
+        yield np.frombuffer(memory, layout.value, ports)
 
 
 def read_pauses(fabric: str, node: str) -> np.ndarray[Any, np.dtype[Any]]:

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import mmap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import kernel
-from hipsnet.node import bpf
-from hipsnet.node.forwarding import opened_map
+from hipsnet.node.pauses import Rows, mapped_pauses
 from hipsnet.node.watchdog import ACTIONS, Action, Watchdog
 
 _NS_PER_MS = 1_000_000
@@ -22,7 +18,6 @@ _QUANTUM_BITS, _PS_PER_S = 512, 10**12
 _UNLIMITED_BPS = 10_000_000_000  # PFC_UNLIMITED_BPS of hipsnet/stack
 _LOOKS = 100
 _SETTINGS = ("storm_action", "storm_quantum_ps", "detect_ns", "restore_ns")
-Rows = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -43,15 +38,6 @@ class Storm:
     victims: tuple[int, ...]
     waiting: int
     lost: int
-
-
-@contextmanager
-def mapped_pauses(fabric: str, node: str) -> Iterator[Rows]:
-    """What program and endpoint know of pauses, by port, in place: others write there meanwhile."""
-    with opened_map(fabric, node, "forward", "pauses") as (fd, layout):
-        ports = bpf.map_info(fd).max_entries
-        memory = mmap.mmap(fd, ports * layout.value.itemsize)
-        yield np.frombuffer(memory, layout.value, ports)
 
 
 def set_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> None:

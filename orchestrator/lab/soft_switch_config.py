@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from math import ceil
 
+from hipsnet.node.priorities import CNP_PRIORITY, dscp_priorities
 from hipsnet.node.shaping import burst_bytes
 from hipsnet.topology import Fabric, Switch, Topology, routes
 from hipsnet.topology.headroom import thresholds
 from hipsnet.units import parse_size
 
 PRIORITIES = 8
-CNP_DSCP, CNP_PRIORITY = 48, 6
-"""Of congestion notifications (class selector 6), as NICs have it: they are not to wait for what they are about."""
-
 _LATE_NS = 5_000_000  # what a port catches up with when the process had to wait for a processor
 _ETHERNET_BYTES = 14
 _CHUNK_BYTES = (
@@ -61,8 +59,8 @@ def _common(topology: Topology) -> Iterator[str]:
     weights = lab.weights if lab.scheduling == "weighted" else (0,) * PRIORITIES
     yield f"frame {frame_bytes(topology)}"
     yield f"weights {' '.join(map(str, weights))}"
-    yield f"dscp {CNP_DSCP} {CNP_PRIORITY}"
-    yield f"dscp {roce.dscp} {roce.priority}"
+    for dscp, priority in enumerate(dscp_priorities(topology)):
+        yield f"dscp {dscp} {priority}"
     if roce.ecn.enabled:
         kmin, kmax = parse_size(roce.ecn.kmin), parse_size(roce.ecn.kmax)
         yield f"marking {roce.priority} {kmin} {kmax} {roce.ecn.pmax}"

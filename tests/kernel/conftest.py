@@ -9,14 +9,16 @@ import pytest
 
 from hipsnet.node.attaching import attach_cable, attach_forwarding
 from hipsnet.node.forwarding import fill_table
-from tests.kernel.rig import TABLE, Rig, node
+from hipsnet.node.priorities import set_priorities
+from tests.kernel.rig import PRIORITIES, TABLE, Rig, node
 
 
 @pytest.fixture(scope="module")
 def router() -> Iterator[Rig]:
-    """A server's node with TABLE filled in."""
+    """A server's node with TABLE and PRIORITIES filled in."""
     with node("router", attach_forwarding) as rig:
         fill_table(rig.fabric, rig.node, TABLE)
+        set_priorities(rig.fabric, rig.node, PRIORITIES)
         yield rig
 
 

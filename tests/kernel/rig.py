@@ -35,6 +35,9 @@ TABLE = (
     TableEntry(IPv4Network("10.4.0.0/16"), 77, NEXT),
 )
 
+PRIORITIES = tuple({26: 3, 10: 4}.get(dscp, 0) for dscp in range(64))
+"""By DSCP; that of DSCP 10 is not its class."""
+
 
 @dataclass(frozen=True)
 class Rig:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -90,6 +91,10 @@ def tagged(kind: int) -> bytes:
 
 
 FORWARDED = (
+    *(
+        sent(f"source {source}", ipv4(FAR, source=source), ipv4(FAR, ttl=63, source=source))
+        for source in ("1.0.0.0", "126.255.255.255", "128.0.0.0", "223.255.255.255", "240.0.0.0", "10.1.2.2")
+    ),
     sent("UDP to a next hop", ipv4(FAR), ipv4(FAR, ttl=63)),
     sent("the longer prefix, out of the port it came in by", ipv4(BACK), ipv4(BACK, ttl=63), egress=0),
     sent("in by another port", ipv4(FAR), ipv4(FAR, ttl=63), port=2),
@@ -153,6 +158,20 @@ DROPPED = (
     dropped("total length 65535", ethernet(ipv4(FAR, total=65535)), "drop_total_length"),
     dropped("checksum one too big", ethernet(ipv4(FAR, check=1)), "drop_checksum"),
     dropped("checksum of bytes swapped", ethernet(ipv4(LOCAL, check=0x0100)), "drop_checksum"),
+    dropped("source 0.0.0.0", ethernet(ipv4(FAR, source="0.0.0.0")), "drop_martian"),
+    dropped("source in network 0", ethernet(ipv4(LOCAL, source="0.1.2.3")), "drop_martian"),
+    dropped("source in loopback", ethernet(ipv4(FAR, source="127.0.0.1")), "drop_martian"),
+    dropped("source in loopback, for this node", ethernet(ipv4(LOCAL, source="127.9.9.9")), "drop_martian"),
+    dropped("first multicast source", ethernet(ipv4(FAR, source="224.0.0.0")), "drop_martian"),
+    dropped("last multicast source", ethernet(ipv4(LOCAL, source="239.255.255.255")), "drop_martian"),
+    dropped("broadcast source", ethernet(ipv4(FAR, source="255.255.255.255")), "drop_martian"),
+    dropped("our own address as source", ethernet(ipv4(FAR, source=LOCAL)), "drop_martian"),
+    dropped("our own address to itself", ethernet(ipv4(LOCAL, source=LOCAL)), "drop_martian"),
+    dropped("the address of another port as source", ethernet(ipv4(FAR, source="10.1.2.3")), "drop_martian"),
+    dropped(
+        "RoCE with our address as source", ethernet(ipv4(LOCAL, udp(4791), source=LOCAL)), "drop_martian"
+    ),
+    dropped("a source of ours, no route", ethernet(ipv4("10.8.0.1", source=LOCAL)), "drop_martian"),
     dropped("PFC, priority 3", pfc(0x08), "drop_pfc", (3,)),
     dropped("PFC, priorities 0 and 7", pfc(0x81), "drop_pfc", (0, 7)),
     dropped("PFC, all", pfc(0xFF), "drop_pfc", tuple(range(8))),
@@ -261,13 +280,18 @@ def test_every_reason_is_in_the_tables() -> None:
     )
 
 
+def test_the_readme_lists_every_reason() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (kernel.FOLDER / "README.md").read_text(), re.MULTILINE)
+    assert kernel.reasons().items() <= dict(rows).items()
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ttl=st.integers(2, 255),
     tos=st.integers(0, 255),
     fragment=st.integers(0, 0xFFFF),
     host=st.integers(0, 0xFFFF),
-    source=st.integers(0, 2**32 - 1),
+    source=st.integers(11 << 24, (127 << 24) - 1),  # no martian
     payload=st.binary(max_size=80),
 )
 def test_checksum_follows_the_ttl(

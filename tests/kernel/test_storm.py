@@ -17,7 +17,8 @@ import pytest
 import kernel
 from hipsnet.node import bpf, namespace, pins
 from hipsnet.node.forwarding import frames_by_reason, opened_map, port_key, read_counters
-from hipsnet.node.storms import Storm, has_watchdog, mapped_pauses, read_storms, set_watchdog
+from hipsnet.node.pauses import mapped_pauses
+from hipsnet.node.storms import Storm, has_watchdog, read_storms, set_watchdog
 from hipsnet.node.testrun import run_frame
 from hipsnet.node.watchdog import Action, Watchdog
 from hipsnet.topology.schema import BCube, FatTree, Torus

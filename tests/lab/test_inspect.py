@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 
 from hipsnet.node import namespace
+from hipsnet.node.priorities import dscp_priorities, priority_differences, set_priorities
 from hipsnet.stack.switch import counters
 from orchestrator.lab import delay_line, soft_switch, state
 from tests.lab.rig import BCUBE_3_2, Lab, run, traces
@@ -76,6 +77,24 @@ def test_drift_between_file_and_kernel_is_told_one_by_one(make_lab: MakeLab) -> 
     shown = lab.run("inspect").stdout
     assert "drift: s00: link p0 mtu: 1500 -> 9000" in shown
     assert "drift: l1g1: missing" in shown
+
+
+def test_another_map_of_dscps_is_drift_and_repaired(make_lab: MakeLab) -> None:
+    lab = make_lab({"kind": "bcube", "n": 2, "levels": 1}, roce={"priority": 4, "dscp": 26})
+    lab.provision()
+    wanted = dscp_priorities(lab.load()[0])
+    assert wanted[26] == 4
+    set_priorities(lab.name, "s1", (*wanted[:26], 3, *wanted[27:]))
+    (node,) = (node for node in lab.inspect()["nodes"] if node["drift"])
+    assert node["name"] == "s1"
+    assert node["drift"] == ["program forward on p0: port 0 gives DSCP 26 the priority 3, not 4 -> attached"]
+    (change,) = lab.provision()
+    assert (change["node"], change["aspect"], change["action"]) == ("s1", "program", "change")
+    assert not list(priority_differences(lab.name, "s1", wanted))
+    assert lab.inspect()["drift"] == 0
+    lab.edit(roce={"priority": 5, "dscp": 26})
+    assert {change["node"] for change in lab.provision()} == {"s0", "s1"}
+    assert not list(priority_differences(lab.name, "s0", dscp_priorities(lab.load()[0])))
 
 
 def test_surplus_nodes_and_an_edited_file_are_told(make_lab: MakeLab) -> None:

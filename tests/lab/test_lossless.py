@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from hipsnet.node.namespace import inside
+from hipsnet.node.priorities import CNP_PRIORITY
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Topology
 from orchestrator.lab import processes, soft_switch
-from orchestrator.lab.soft_switch_config import CNP_PRIORITY
 from orchestrator.pfc import traffic
 from orchestrator.pfc.traffic import Flow
 from orchestrator.provision import removal

@@ -14,6 +14,8 @@ from hipsnet.node.changes import changes
 from hipsnet.node.derive import node_config
 from hipsnet.node.desired import NeighbourConfig, NodeConfig, RouteConfig, TableEntry
 from hipsnet.topology import build, parse
+from orchestrator.lab import soft_switch_config
+from orchestrator.lab.soft_switch_config import Sockets
 
 BCUBE = """
 version: 1
@@ -71,6 +73,23 @@ def test_the_table_says_local_neighbour_and_beyond() -> None:
     )
     beyond = [route for route in config.routes if route.hops[0][1]]
     assert len(table) == len(config.table) == 3 + 4 + len(beyond)
+
+
+def test_a_server_and_a_soft_switch_have_one_map_of_dscps() -> None:
+    lossless = BCUBE + "lab: {switch: lossless}\npfc: {priorities: [4]}\nroce: {priority: 4, dscp: 26}\n"
+    lossless += "nic: {dscp: [{dscp: 10, priority: 1}]}\n"
+    priorities = config_of(lossless, "s01").priorities
+    assert dict(enumerate(priorities)) == {dscp: {26: 4, 10: 1, 48: 6}.get(dscp, 0) for dscp in range(64)}
+    topology = parse(lossless, "test.yaml")
+    fabric = build(topology)
+    sockets = {
+        switch.name: Sockets(1, tuple(range(len(switch.ports))), (None,) * len(switch.ports))
+        for switch in fabric.switches
+    }
+    lines = soft_switch_config.text(topology, fabric, "counters", sockets).splitlines()
+    found = [line for line in lines if line.startswith("dscp ")]
+    assert found == [f"dscp {dscp} {priority}" for dscp, priority in enumerate(priorities)]
+    assert config_of(lossless, "l0g0").priorities == ()
 
 
 def test_a_switch_of_bcube_is_a_bridge_and_one_of_a_fat_tree_a_router() -> None:

@@ -16,7 +16,9 @@ from hipsnet.node import namespace, pins
 from hipsnet.node.attaching import attach_forwarding
 from hipsnet.node.desired import TableEntry
 from hipsnet.node.forwarding import fill_table
+from hipsnet.node.priorities import set_priorities
 from hipsnet.stack.xsk.sockets import PortConfig
+from tests.kernel.rig import PRIORITIES
 from tools.benchmarks.two_nodes import End
 
 MTU = 9000
@@ -68,6 +70,7 @@ def line() -> Iterator[Line]:
         fill_table(
             fabric, "m", [TableEntry(IPv4Network(end.address), key, end.mac) for key, end in enumerate(ends)]
         )
+        set_priorities(fabric, "m", PRIORITIES)
         yield made
     finally:
         pins.remove_pins(fabric)

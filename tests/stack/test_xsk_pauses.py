@@ -110,6 +110,22 @@ def test_a_paused_way_is_held_in_order_and_others_pass(row: Line) -> None:
         assert read_pauses(row.fabric, "m")[0]["tx_pause_frames"].sum() == pauses[0]["tx_pause_frames"].sum()
 
 
+def test_the_endpoint_goes_by_the_map_of_dscps_too(row: Line) -> None:
+    """DSCP 10, of class 1 by its bits, has the priority 4 here."""
+    with row_at_work(row) as (stack, near, far):
+        before = reasons(row)
+        far.send(pfc(1 << 4), pfc(1 << 1))
+        until(lambda: moved(row, before, "local_pfc") == 2)
+        near.send(*(through(row, number, dscp=10) for number in range(20)))
+        until(lambda: stack.counters(0)["transit_frames"] == 20)
+        far.send(pfc(1 << 1, (0,) * 8))
+        near.send(*(through(row, number) for number in range(100, 110)))
+        assert numbers(far.await_frames(10)) == list(range(100, 110)), "only those of DSCP 10 wait"
+        far.send(pfc(1 << 4, (0,) * 8))
+        assert numbers(far.await_frames(20)) == list(range(20))
+        assert (moved(row, before, "buffered"), moved(row, before, "forwarded")) == (20, 10)
+
+
 def test_a_pause_runs_out_by_itself(row: Line) -> None:
     with row_at_work(row) as (_, near, far):
         before = reasons(row)

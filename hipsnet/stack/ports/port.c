@@ -23,6 +23,30 @@ static bool is_mac_control(const struct xsk_frame *frame)
 	       get16(frame->spans[0].data + ETHERNET_TYPE) == ETHERTYPE_MAC_CONTROL;
 }
 
+/*
+ * A pause runs from its arrival, which the program has recorded, not from when this process reads the frame.
+ * Read late, it may be over already; the time that it lasted is counted all the same.
+ */
+static void receive_pause(struct stack_port *port, const struct pfc *pause, u64 now_ns)
+{
+	const struct pfc_port before = port->pfc;
+
+	pfc_receive(&port->pfc, pause, now_ns);
+	for (u32 priority = 0; priority < PRIORITIES && port->pauses != &port->own; priority++) {
+		u64 since_ns = __atomic_load_n(&port->pauses->since_ns[priority], __ATOMIC_RELAXED);
+		u64 until_ns = __atomic_load_n(&port->pauses->until_ns[priority], __ATOMIC_RELAXED);
+		u64 counted_ns = before.priority[priority].paused_counted_ns;
+		struct pfc_priority *state = &port->pfc.priority[priority];
+
+		if (!(pause->enabled & (1u << priority)))
+			continue;
+		if (!pfc_is_paused(&before, priority, now_ns))
+			state->paused_counted_ns = since_ns > counted_ns ? since_ns : counted_ns;
+		if (state->paused_until_ns > until_ns)
+			state->paused_until_ns = until_ns;
+	}
+}
+
 static void take_pause(struct stack_port *port, const struct xsk_frame *frame, u64 now_ns)
 {
 	const struct view view = {frame->spans[0].data, frame->spans[0].bytes};
@@ -33,7 +57,7 @@ static void take_pause(struct stack_port *port, const struct xsk_frame *frame, u
 		return;
 	}
 	port->counters.rx_pauses++;
-	pfc_receive(&port->pfc, &pause, now_ns);
+	receive_pause(port, &pause, now_ns);
 }
 
 /* Where a frame goes; false if somebody keeps it. */
@@ -65,9 +89,13 @@ u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 	}
 	u32 count = xsk_receive(port->xsk, frames, BATCH);
 
-	for (u32 i = 0; i < count; i++)
+	for (u32 i = 0; i < count; i++) {
+		u32 chunks = frames[i].count;
+
 		if (sort_frame(stack, port, &frames[i], now_ns))
 			frames[done++] = frames[i];
+		port->stale_chunks -= chunks < port->stale_chunks ? chunks : port->stale_chunks;
+	}
 	port->counters.rx_frames += count;
 	xsk_release(port->xsk, frames, done);
 	return count;

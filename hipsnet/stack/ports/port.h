@@ -38,8 +38,9 @@ struct stack_port {
 	struct watchdog_queue watched[PRIORITIES];
 	u8 storming; /* a bit for each priority */
 	u64 watch_ns;
-	u64 settle_ns;   /* when the counters of pauses are brought up to now again */
-	u32 held_chunks; /* of frames that came in here and wait to leave by another port */
+	u64 settle_ns;    /* when the counters of pauses are brought up to now again */
+	u32 held_chunks;  /* of frames that came in here and wait to leave by another port */
+	u32 stale_chunks; /* in the socket, of frames too old to be sent on */
 	struct stack_pair *pairs;
 	u32 count, room; /* of pairs */
 	u32 turn;        /* whose it is */
@@ -60,6 +61,7 @@ struct stack {
 	struct endpoint *endpoint;
 	struct stack_port *ports[STACK_MOST_PORTS];
 	u32 count;
+	u64 polled_ns; /* the last time that the loop ran */
 	struct held_frame *held;
 	u32 free; /* the first of those that hold nothing */
 	int watched;

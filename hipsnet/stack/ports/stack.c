@@ -10,9 +10,11 @@
 #include "ports/clock.h"
 #include "ports/port.h"
 #include "ports/storm.h"
+#include "ports/transit.h"
 #include "ports/wait.h"
 
-#define PS_PER_S 1000000000000ULL
+#define PS_PER_S      1000000000000ULL
+#define MOST_SLEEP_NS 100000000ULL /* a process that is stopped in its sleep counts as polling until then */
 
 _Static_assert(sizeof(struct pfc_counters) == PAUSE_COUNTERS * sizeof(u64), "as others read them");
 
@@ -79,6 +81,7 @@ static void begin_pauses(struct stack_port *port)
 		storm_over(port->pauses, priority, clock_ns()); /* of who was here before */
 	memset(port->pauses->until_ns, 0, sizeof(port->pauses->until_ns));
 	memset(port->pauses->buffered, 0, sizeof(port->pauses->buffered));
+	port->pauses->polled_ns = clock_ns();
 	port->pauses->quantum_ps = PFC_QUANTUM_BITS * PS_PER_S / port->pfc.rate_bps;
 }
 
@@ -97,6 +100,7 @@ int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port
 	port->pauses = pauses ? pauses : &port->own;
 	pfc_init(&port->pfc, config->rate_bps, (struct pfc_counters *)port->pauses->counters);
 	begin_pauses(port);
+	stack->polled_ns = port->pauses->polled_ns;
 	xsk_refill(xsk);
 	stack->ports[stack->count] = port;
 	return (int)stack->count++;
@@ -199,14 +203,48 @@ static u64 wake_ns(const struct stack *stack, u64 latest_ns)
 	return latest_ns;
 }
 
+/* Lets the program hold frames for paused ports until POLL_RECENT_NS after `until_ns`: kernel/pauses.h. */
+static void note_poll(struct stack *stack, u64 until_ns)
+{
+	stack->polled_ns = until_ns;
+	for (u32 i = 0; i < stack->count; i++)
+		__atomic_store_n(&stack->ports[i]->pauses->polled_ns, until_ns, __ATOMIC_RELAXED);
+}
+
+/* The caller may compute from now on: the program holds no more frames before the next poll. */
+static void note_leave(struct stack *stack)
+{
+	for (u32 i = 0; i < stack->count; i++)
+		__atomic_store_n(&stack->ports[i]->pauses->polled_ns, 0, __ATOMIC_RELAXED);
+}
+
+/* Sleeps until there may be something to do. To the program it is a poll: a frame ends the sleep. */
+static int sleep_until(struct stack *stack, u64 latest_ns, u64 now_ns)
+{
+	u64 until_ns = wake_ns(stack, latest_ns);
+
+	if (until_ns > now_ns + MOST_SLEEP_NS)
+		until_ns = now_ns + MOST_SLEEP_NS;
+	if (until_ns > now_ns)
+		note_poll(stack, until_ns);
+	int error = wait_until(stack, until_ns, now_ns);
+
+	note_poll(stack, clock_ns());
+	return error;
+}
+
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most)
 {
-	u64 deadline = clock_ns() + timeout_ns;
+	u64 began = clock_ns(), deadline = began + timeout_ns;
 
 	stack->is_watched_ready = false;
+	if (began > stack->polled_ns + TRANSIT_LIFETIME_NS)
+		transit_expire(stack);
 	for (bool is_first = true;; is_first = false) {
 		/* Pauses are seen before anything is sent. */
 		u64 now = clock_ns();
+
+		note_poll(stack, now);
 		u32 frames = receive_all(stack, now), count = collect(stack, completions, most);
 
 		wait_note(stack, frames, count, now);
@@ -218,7 +256,7 @@ int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *com
 
 		if (count || sent < 0)
 			return count ? (int)count : sent;
-		if (!sent && !frames && wait_until(stack, wake_ns(stack, deadline), clock_ns()))
+		if (!sent && !frames && sleep_until(stack, deadline, clock_ns()))
 			return 0;
 		if (stack->is_watched_ready || clock_ns() >= deadline)
 			return 0;
@@ -245,13 +283,13 @@ static bool is_owing(const struct stack_port *port)
 	return false;
 }
 
-int stack_flush(struct stack *stack, u64 timeout_ns)
+static int flush_until(struct stack *stack, u64 deadline)
 {
-	u64 deadline = clock_ns() + timeout_ns;
 	bool owing = true;
 
 	while (owing) {
-		receive_all(stack, clock_ns());
+		note_poll(stack, clock_ns());
+		receive_all(stack, stack->polled_ns);
 		flush_pairs(stack);
 		int sent = send_all(stack);
 		u64 now = clock_ns();
@@ -265,6 +303,14 @@ int stack_flush(struct stack *stack, u64 timeout_ns)
 			wait_briefly(wake_ns(stack, deadline), now);
 	}
 	return 0;
+}
+
+int stack_flush(struct stack *stack, u64 timeout_ns)
+{
+	int error = flush_until(stack, clock_ns() + timeout_ns);
+
+	note_leave(stack);
+	return error;
 }
 
 bool stack_is_idle(struct stack *stack)

@@ -5,8 +5,9 @@
 #include "ports/storm.h"
 #include "ports/transit.h"
 
-#define SETTLE_NS 10000000ULL
-#define TOS_AT    (ETHERNET_BYTES + IPV4_TOS)
+#define SETTLE_NS  10000000ULL
+#define TOS_AT     (ETHERNET_BYTES + IPV4_TOS)
+#define DSCP_SHIFT 2
 
 static struct stack_port *egress_of(struct stack *stack, const struct xsk_frame *frame)
 {
@@ -22,15 +23,26 @@ static void one_less(struct pauses *pauses, u32 priority)
 		__atomic_fetch_sub(&pauses->buffered[priority], 1, __ATOMIC_RELEASE);
 }
 
+/* By the map that the port's program uses, too. */
+static u32 priority_of(const struct stack_port *port, const struct xsk_frame *frame)
+{
+	return port->pauses->priority_of[frame->spans[0].data[TOS_AT] >> DSCP_SHIFT] % PRIORITIES;
+}
+
 bool transit_take(struct stack *stack, struct stack_port *from, const struct xsk_frame *frame)
 {
 	struct stack_port *port = frame->spans[0].bytes > TOS_AT ? egress_of(stack, frame) : NULL;
 
 	if (!port)
 		return false;
-	u32 priority = frame->spans[0].data[TOS_AT] >> 5, at = stack->free;
+	u32 priority = priority_of(port, frame), at = stack->free;
 	struct transit_queue *queue = &port->transit[priority];
 
+	if (from->stale_chunks) {
+		one_less(port->pauses, priority);
+		from->counters.transit_dropped++;
+		return false;
+	}
 	if (storm_is(port, priority, WATCHDOG_DROP)) {
 		one_less(port->pauses, priority);
 		storm_lose(port, priority);
@@ -96,15 +108,42 @@ u32 transit_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 	return 0;
 }
 
+static void drop_first(struct stack *stack, struct stack_port *port, u32 priority)
+{
+	struct transit_queue *queue = &port->transit[priority];
+	const struct held_frame *held = &stack->held[queue->first];
+
+	xsk_release(held->from->xsk, &held->frame, 1);
+	take_off(stack, queue);
+	one_less(port->pauses, priority);
+}
+
 void transit_drop(struct stack *stack, struct stack_port *port, u32 priority)
 {
-	for (struct transit_queue *queue = &port->transit[priority]; queue->count;) {
-		const struct held_frame *held = &stack->held[queue->first];
-
-		xsk_release(held->from->xsk, &held->frame, 1);
-		take_off(stack, queue);
-		one_less(port->pauses, priority);
+	while (port->transit[priority].count) {
+		drop_first(stack, port, priority);
 		storm_lose(port, priority);
+	}
+}
+
+static void expire_queue(struct stack *stack, struct stack_port *port, u32 priority)
+{
+	struct transit_queue *queue = &port->transit[priority];
+
+	while (queue->count) {
+		stack->held[queue->first].from->counters.transit_dropped++;
+		drop_first(stack, port, priority);
+	}
+}
+
+void transit_expire(struct stack *stack)
+{
+	for (u32 i = 0; i < stack->count; i++) {
+		struct stack_port *port = stack->ports[i];
+
+		port->stale_chunks = xsk_waiting(port->xsk);
+		for (u32 priority = 0; priority < PRIORITIES; priority++)
+			expire_queue(stack, port, priority);
 	}
 }
 
