@@ -12,7 +12,7 @@ from hipsnet.stack import building
 from hipsnet.stack.roce import core as stack_core
 from hipsnet.stack.roce.core import Core
 
-_FACES = [str(Path(__file__).with_name(name)) for name in ("wire_face.c", "wrap.c", "busy_poll_face.c")]
+_FACES = [str(path) for path in Path(__file__).parent.glob("*_face.c")]
 _SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 

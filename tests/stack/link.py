@@ -6,16 +6,20 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hipsnet.stack.roce.core import Core, drops
+from hipsnet.stack.building import FOLDER
+from hipsnet.stack.roce.core import Core
 
 IPS = (0x0A000001, 0x0A000002)
 MACS = (b"\x02\x00\x00\x00\x00\x01", b"\x02\x00\x00\x00\x00\x02")
 CHUNK = 4096
 NEVER = 2**64 - 1
+DROPS = tuple(re.findall(r'DROP\((\w+),\s*"', (FOLDER / "roce/drops.h").read_text()))
+"""The reasons to drop a frame, in the order of the endpoint's counters."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Side:
     def drops(self) -> dict[str, int]:
         """How many frames were dropped, by reason; reasons without any left out."""
         counts = self.lib.endpoint_drops(self.endpoint)
-        return {name: counts[i] for i, name in enumerate(drops()) if counts[i]}
+        return {name: counts[i] for i, name in enumerate(DROPS) if counts[i]}
 
 
 @dataclass

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipsnet.stack.building import FOLDER
-from hipsnet.stack.roce import core as stack_core
 from hipsnet.stack.roce.core import Core
 from tests.stack.crafted import AETH, BTH, IP, UDP, Dot1Q, Ether, crafted, rebuilt
-from tests.stack.link import MACS, Faults, Link, connect
+from tests.stack.link import DROPS, MACS, Faults, Link, connect
 from tests.stack.test_rc import LOSSY, content, done
 
 # A header's bytes beside what they say.
@@ -151,7 +150,7 @@ def test_captured_frames(wire: Core, name: str) -> None:
     text, fields = CAPTURED[name]
     frame = bytes.fromhex(text)
     packet = wire.ffi.new("struct packet *")
-    assert wire.lib.face_packet(frame, len(frame), packet) == len(stack_core.drops())
+    assert wire.lib.face_packet(frame, len(frame), packet) == len(DROPS)
     for path, expected in fields.items():
         assert reduce(getattr, path.split("."), packet) == expected, path
     assert rebuilt(frame) == frame

@@ -78,17 +78,16 @@ def test_the_send_zone_fills_and_empties(ends: tuple[End, End]) -> None:
         socket(ends[1], there) as far,
     ):
         lib = core().lib
-        assert lib.xsk_free_frames(near.made) == 8
         frames = [roce(*ends, number, 9000) for number in range(8)]
-        for frame in frames:
-            buffer = lib.xsk_reserve(near.made)
-            core().ffi.memmove(buffer, frame, len(frame))
-            lib.xsk_commit(near.made, buffer, len(frame))
-        assert lib.xsk_reserve(near.made) == core().ffi.NULL
-        assert near.statistics().tx_full == 1
-        assert lib.xsk_kick(near.made) == 0
-        assert far.await_frames(8) == frames
-        assert lib.xsk_free_frames(near.made) == 8
+        for turn in (1, 2):
+            for frame in frames:
+                buffer = lib.xsk_reserve(near.made)
+                core().ffi.memmove(buffer, frame, len(frame))
+                lib.xsk_commit(near.made, buffer, len(frame))
+            assert lib.xsk_reserve(near.made) == core().ffi.NULL
+            assert near.statistics().tx_full == turn
+            assert lib.xsk_kick(near.made) == 0
+            assert far.await_frames(8) == frames
 
 
 def test_who_does_not_read_loses_and_goes_on(ends: tuple[End, End], pair: tuple[Socket, Socket]) -> None:

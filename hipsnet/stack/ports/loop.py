@@ -161,18 +161,13 @@ class Stack:
         return bool(self._core.lib.stack_is_idle(self._stack))
 
     def counters(self, port: int) -> dict[str, int]:
-        """What a port has done, with its socket's statistics, and the endpoint's drops."""
+        """What a port has done, and its socket's statistics (`socket_*`)."""
         ffi, lib = self._core
         statistics = ffi.new("struct xsk_statistics *")
         assert self._opened is not None, "a port has been opened"
         lib.xsk_statistics(self._opened.sockets[port], statistics)
         found = fields_of(ffi, lib.stack_port_counters(self._stack, port)[0])
         return found | {f"socket_{name}": value for name, value in fields_of(ffi, statistics[0]).items()}
-
-    def pauses(self, port: int) -> list[list[int]]:
-        """Six counters (cable/pfc.h: PFC_COUNTERS) for each of eight priorities of a port."""
-        words = self._core.lib.stack_pauses(self._stack, port)
-        return [[words[6 * priority + counter] for counter in range(6)] for priority in range(8)]
 
     def freeze(self, port: int, is_frozen: bool = True) -> None:
         """Let what comes in by a port lie, for experiments: its buffer fills, and it pauses the other end."""

@@ -123,18 +123,6 @@ bool stack_add_pair(struct stack *stack, u32 number, struct rc *rc, u32 tag, u8 
 	return true;
 }
 
-void stack_remove_pair(struct stack *stack, const struct rc *rc)
-{
-	for (u32 i = 0; i < stack->count; i++) {
-		struct stack_port *port = stack->ports[i];
-
-		for (u32 j = 0; j < port->count; j++)
-			if (port->pairs[j].rc == rc)
-				port->pairs[j--] = port->pairs[--port->count];
-		port->turn = 0;
-	}
-}
-
 void stack_watch(struct stack *stack, int fd)
 {
 	stack->watched = fd;
@@ -335,10 +323,4 @@ void stack_freeze(struct stack *stack, u32 port, bool is_frozen)
 const struct stack_port_counters *stack_port_counters(const struct stack *stack, u32 port)
 {
 	return &stack->ports[port]->counters;
-}
-
-const u64 *stack_pauses(struct stack *stack, u32 port)
-{
-	pfc_settle(&stack->ports[port]->pfc, clock_ns());
-	return (const u64 *)stack->ports[port]->pfc.counters;
 }

@@ -79,10 +79,9 @@ struct pauses *stack_pauses_of(struct pauses *pauses, u32 port);
 int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port_config *config,
 		   struct pauses *pauses);
 
-/* From now on the pair sends by the port, in a priority; false if memory is short. Removed before destroyed.
+/* From now on the pair sends by the port, in a priority; false if memory is short. It must outlive the stack.
  */
 bool stack_add_pair(struct stack *stack, u32 port, struct rc *pair, u32 tag, u8 priority);
-void stack_remove_pair(struct stack *stack, const struct rc *pair);
 
 /* A descriptor that ends a wait when it is readable, or STACK_NO_WATCH. */
 void stack_watch(struct stack *stack, int fd);
@@ -112,6 +111,3 @@ bool stack_is_idle(struct stack *stack);
 void stack_freeze(struct stack *stack, u32 port, bool is_frozen);
 
 const struct stack_port_counters *stack_port_counters(const struct stack *stack, u32 port);
-
-/* The counters of cable/pfc.h of a port, brought up to now: six for each of eight priorities, in a row. */
-const u64 *stack_pauses(struct stack *stack, u32 port);

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,9 +60,3 @@ def declarations(header: str) -> str:
         elif not line.startswith("#"):
             lines.append(line)
     return "\n".join(lines)
-
-
-@cache
-def drops() -> dict[str, str]:
-    """Why an endpoint takes no notice of a frame: names, in the order of the counters, and meanings."""
-    return dict(re.findall(r'DROP\((\w+),\s*"([^"]*)"\)', (FOLDER / "roce/drops.h").read_text()))

@@ -99,8 +99,7 @@ struct rc {
 	struct endpoint *endpoint;
 	enum rc_state state;
 	u32 qpn, mtu, mtu_shift;
-	u32 ack_mask; /* an ACK is asked for when the PSN's bits under it are 0 */
-	u64 context;
+	u32 ack_mask;            /* an ACK is asked for when the PSN's bits under it are 0 */
 	u8 header[HEADER_BYTES]; /* of every packet, but for what changes */
 	u32 ip_sum;              /* of that header, with neither length nor type of service */
 	struct requester requester;

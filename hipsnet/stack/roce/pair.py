@@ -65,10 +65,6 @@ class Pair:
     def number(self) -> int:
         return int(self._lib.rc_qpn(self._rc))
 
-    @property
-    def is_connected(self) -> bool:
-        return bool(self._lib.rc_state(self._rc) == self._lib.RC_CONNECTED)
-
     def connect(self, rate_bps: int, now_ns: int, **fields: Any) -> None:
         """Connect, with what `struct rc_config` wants to know beside the defaults for a port's rate."""
         config = self._ffi.new("struct rc_config *")

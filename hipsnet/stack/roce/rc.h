@@ -151,11 +151,5 @@ bool rc_poll_completion(struct rc *rc, struct rc_completion *completion);
 /* To the error state: all that is posted completes as RC_FLUSHED. */
 void rc_abort(struct rc *rc);
 
-/* What the pair may send now: the port's rate, or what congestion control has made of it; 0: any. */
-u64 rc_rate_bps(const struct rc *rc);
 u32 rc_unacknowledged(const struct rc *rc); /* packets */
 const struct rc_counters *rc_counters(const struct rc *rc);
-
-/* The caller's own word with a pair, for instance the port that it sends by. */
-void rc_set_context(struct rc *rc, u64 context);
-u64 rc_context(const struct rc *rc);

@@ -17,11 +17,6 @@ u32 rc_frame_max(const struct rc *rc)
 	return RC_FRAME_MAX - 4096 + rc->mtu;
 }
 
-u64 rc_rate_bps(const struct rc *rc)
-{
-	return rc->dcqcn.port_bps ? rc->dcqcn.current_bps : rc->config.rate_bps;
-}
-
 u32 rc_unacknowledged(const struct rc *rc)
 {
 	return (u32)(rc->requester.next - rc->requester.acked);
@@ -30,14 +25,4 @@ u32 rc_unacknowledged(const struct rc *rc)
 const struct rc_counters *rc_counters(const struct rc *rc)
 {
 	return &rc->counters;
-}
-
-void rc_set_context(struct rc *rc, u64 context)
-{
-	rc->context = context;
-}
-
-u64 rc_context(const struct rc *rc)
-{
-	return rc->context;
 }

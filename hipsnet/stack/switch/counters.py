@@ -77,11 +77,6 @@ def event_ring() -> np.dtype[Any]:
     return _layout("struct switch_file")["events"]
 
 
-def meanings() -> dict[str, str]:
-    """What each counter means, by its name."""
-    return {name: meaning for table in _tables().values() for name, meaning in table.items()}
-
-
 def pause_names() -> tuple[str, ...]:
     """The counters of PFC, in their order; there are as many for each priority."""
     return tuple(_tables()["PFC_COUNTERS"])

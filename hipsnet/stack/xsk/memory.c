@@ -119,11 +119,6 @@ int xsk_memory_fd(const struct xsk_memory *memory)
 	return memory->fd;
 }
 
-struct xsk_geometry xsk_memory_geometry(const struct xsk_memory *memory)
-{
-	return memory->geometry;
-}
-
 u32 xsk_memory_free(const struct xsk_memory *memory)
 {
 	return memory->chunks.count;

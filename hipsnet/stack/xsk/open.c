@@ -30,8 +30,7 @@ static int open_once(struct xsk *xsk, const char *ifname, u32 queue, u32 flags)
 		.rx_size = XSK_RING,
 		.tx_size = XSK_RING,
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-		.bind_flags = (u16)(XDP_USE_NEED_WAKEUP | (flags & XSK_COPY ? XDP_COPY : 0) |
-				    (flags & XSK_SHORT ? 0 : XDP_USE_SG)),
+		.bind_flags = (u16)(XDP_USE_NEED_WAKEUP | XDP_USE_SG | (flags & XSK_COPY ? XDP_COPY : 0)),
 	};
 	bool is_first = !memory->umem;
 	int error = 0;
@@ -215,15 +214,6 @@ int xsk_join(const struct xsk *xsk, int map, u32 key)
 int xsk_fd(const struct xsk *xsk)
 {
 	return xsk->fd;
-}
-
-bool xsk_is_zero_copy(const struct xsk *xsk)
-{
-	struct xdp_options options;
-	socklen_t bytes = sizeof(options);
-
-	return !getsockopt(xsk->fd, SOL_XDP, XDP_OPTIONS, &options, &bytes) &&
-	       options.flags & XDP_OPTIONS_ZEROCOPY;
 }
 
 void xsk_statistics(const struct xsk *xsk, struct xsk_statistics *statistics)

@@ -104,15 +104,6 @@ u32 xsk_room(const struct xsk *xsk)
 	return xsk->memory->geometry.frame_bytes;
 }
 
-u32 xsk_free_frames(struct xsk *xsk)
-{
-	xsk_recycle(xsk);
-	u32 room = xsk_prod_nb_free(&xsk->tx, XSK_RING) / xsk->memory->frame_chunks;
-	u32 free = xsk->memory->frames.count + xsk->is_reserved;
-
-	return room < free ? room : free;
-}
-
 static u64 address_of_frame(const struct xsk_memory *memory, u32 frame)
 {
 	return (memory->geometry.receive_chunks + (u64)frame * memory->frame_chunks) * XSK_CHUNK_BYTES;

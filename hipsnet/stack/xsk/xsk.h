@@ -75,8 +75,7 @@ struct xsk_statistics {
 
 /* What xsk_open asks for. Copy mode follows by itself where a driver has no zero-copy: on every veth. */
 enum xsk_flags {
-	XSK_COPY = 1,  /* do not ask for zero-copy */
-	XSK_SHORT = 2, /* frames are in one chunk only: for a program that was loaded without frags */
+	XSK_COPY = 1, /* do not ask for zero-copy */
 };
 
 /* The memory */
@@ -92,7 +91,6 @@ int xsk_memory_adopt(struct xsk_memory **memory, int fd, struct xsk_geometry geo
 void xsk_memory_close(struct xsk_memory *memory);
 
 int xsk_memory_fd(const struct xsk_memory *memory);
-struct xsk_geometry xsk_memory_geometry(const struct xsk_memory *memory);
 
 /* How many chunks of the receive zone are free: neither in a fill ring, nor with anybody. */
 u32 xsk_memory_free(const struct xsk_memory *memory);
@@ -126,7 +124,6 @@ void xsk_close(struct xsk *xsk);
 
 /* For poll() and for handing over; readable when frames wait. */
 int xsk_fd(const struct xsk *xsk);
-bool xsk_is_zero_copy(const struct xsk *xsk);
 void xsk_statistics(const struct xsk *xsk, struct xsk_statistics *statistics);
 
 /* Receiving */
@@ -156,9 +153,6 @@ void xsk_memory_release(struct xsk_memory *memory, const struct xsk_frame *frame
 
 /* The longest frame that can be built. */
 u32 xsk_room(const struct xsk *xsk);
-
-/* How many frames of full length could be committed now. */
-u32 xsk_free_frames(struct xsk *xsk);
 
 /* A flat buffer of xsk_room bytes for a frame; NULL while none is free or the transmit ring is full. At the
  * most one is reserved at a time; a second reserve without a commit gives the same. */
