@@ -8,7 +8,7 @@ not a number in base 60), there are no dates and no aliases, and a key that come
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,64 +30,127 @@ class Problem:
 
 
 class NotReadable(Exception):
-    """The text does not describe what it should; carries the problems."""
+    """The text does not describe what it should; carries the first problems and the number of the others."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: Problem, more: int = 0) -> None:
         super().__init__(problems)
         self.problems = problems
+        self.more = more
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with the few scalars that a topology file knows."""
+@dataclass(frozen=True)
+class Node:
+    """A value of the text and its line (from 1).
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - its base has it so
+    `content` is a mapping from key to the key's line and its value, a list, or a scalar; `text` is how a scalar
+    is written, in double quotes if it is quoted.
+    """
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "an alias, where the value itself is wanted", mark)
-        return super().compose_node(parent, index)
+    line: int
+    content: dict[str, tuple[int, Node]] | list[Node] | str | int | float | bool | None
+    text: str = ""
 
 
 ONE_MAPPING = "one YAML mapping with the keys version, name, fabric, ..."
-_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")}
-_NUMBER_STARTS = list("-+0123456789")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), ["n", "~", ""])
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^-?(?:0|[1-9][0-9]*)$"), _NUMBER_STARTS)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^-?[0-9]+\.[0-9]+(?:[eE][-+][0-9]+)?$"), _NUMBER_STARTS
+MOST_DIGITS = 18
+"""More than any key allows, and few enough for Python to convert."""
+DEEPEST = 32
+"""No key of the file is nested deeper than a quarter of this."""
+
+_PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+    (re.compile(r"true|false"), lambda text: text == "true"),
+    (re.compile(r"null|~|"), lambda text: None),
+    (re.compile(r"-?(?:0|[1-9][0-9]*)"), int),
+    (re.compile(r"-?[0-9]+\.[0-9]+(?:[eE][-+][0-9]+)?"), float),
 )
+_Events = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml takes a fiftieth of the time
 
 
-def read(text: str) -> tuple[dict[str, Any], yaml.Node]:
-    """Return the text's one mapping and its node tree; raises NotReadable."""
+def read(text: str) -> Node:
+    """Return the text's one mapping; raises NotReadable."""
     try:
-        documents = list(yaml.compose_all(text, Loader=_Loader))
-        if len(documents) != 1 or _is_nothing(documents[0]):
-            found = f"{len(documents)} YAML documents" if len(documents) > 1 else "an empty file"
-            raise NotReadable(
-                Problem(line_of(documents[1]) if len(documents) > 1 else 1, "", found, ONE_MAPPING)
-            )
-        root = documents[0]
-        if not isinstance(root, yaml.MappingNode):
-            raise NotReadable(Problem(line_of(root), "", describe(root), ONE_MAPPING))
-        if problems := list(_bad_nodes(root, ())):
-            raise NotReadable(*problems)
-        return _Loader("").construct_document(root), root
+        composer = _Composer(yaml.parse(text, Loader=_Events))
+        documents = list(composer.documents())
     except yaml.YAMLError as error:
         raise NotReadable(_syntax_problem(text, error)) from None
-    except RecursionError:
-        raise NotReadable(Problem(1, "", "hundreds of nested values", ONE_MAPPING)) from None
+    if len(documents) != 1 or documents[0].content is None:
+        found = f"{len(documents)} YAML documents" if len(documents) > 1 else "an empty file"
+        raise NotReadable(Problem(documents[1].line if len(documents) > 1 else 1, "", found, ONE_MAPPING))
+    if not isinstance(documents[0].content, dict):
+        raise NotReadable(Problem(documents[0].line, "", describe(documents[0]), ONE_MAPPING))
+    if composer.problems:
+        raise NotReadable(*composer.problems)
+    return documents[0]
 
 
-def _is_nothing(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
+class _Composer:
+    """Makes nodes from YAML events, and notes what only YAML permits."""
+
+    def __init__(self, events: Iterator[yaml.Event]) -> None:
+        self._events = events
+        self.problems: list[Problem] = []
+
+    def documents(self) -> Iterator[Node]:
+        for event in self._events:
+            if isinstance(event, yaml.NodeEvent):
+                yield self._node(event, ())
+
+    def _node(self, event: yaml.Event, keys: Keys) -> Node:
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if len(keys) > DEEPEST:
+            raise NotReadable(Problem(line, "", f"values nested more than {DEEPEST} deep", ONE_MAPPING))
+        if isinstance(event, yaml.AliasEvent):
+            raise NotReadable(
+                Problem(line, dotted(keys), f"an alias, *{event.anchor}", "the value itself, as YAML")
+            )
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
+            self.problems.append(Problem(line, dotted(keys), f"the tag {event.tag}", "a plain value"))
+        if isinstance(event, yaml.MappingStartEvent):
+            return Node(line, self._mapping(keys))
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Node(line, [self._node(item, (*keys, index)) for index, item in enumerate(self._items())])
+        assert isinstance(event, yaml.ScalarEvent)
+        return self._scalar(event, line, keys)
+
+    def _items(self) -> Iterator[yaml.Event]:
+        """The events that begin a node, up to the end of the mapping or list that is open."""
+        for event in self._events:
+            if isinstance(event, yaml.CollectionEndEvent):
+                return
+            yield event
+
+    def _mapping(self, keys: Keys) -> dict[str, tuple[int, Node]]:
+        content: dict[str, tuple[int, Node]] = {}
+        for event in self._items():
+            key = self._node(event, keys)
+            name = key.content
+            value = self._node(next(self._events), (*keys, name if isinstance(name, str) else describe(key)))
+            if not isinstance(name, str):
+                found = f"{describe(key)} as a key"
+                self.problems.append(Problem(key.line, dotted(keys), found, "a word as a key"))
+            elif name in content:
+                found = f"the key {name} twice, first in line {content[name][0]}"
+                self.problems.append(Problem(key.line, dotted((*keys, name)), found, "every key once"))
+            else:
+                content[name] = key.line, value
+        return content
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int, keys: Keys) -> Node:
+        if event.style in ("'", '"'):
+            return Node(line, event.value, f'"{event.value}"')
+        convert = next((convert for form, convert in _PLAIN if form.fullmatch(event.value)), str)
+        if not event.implicit[0]:
+            convert = str
+        if convert is int and len(event.value) > MOST_DIGITS:
+            found = f"a number of {len(event.value)} digits"
+            self.problems.append(Problem(line, dotted(keys), found, f"at most {MOST_DIGITS} digits"))
+            return Node(line, 0, event.value)
+        return Node(line, convert(event.value), event.value)
 
 
 def _syntax_problem(text: str, error: yaml.YAMLError) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
+    line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", None) or 0) + 1
     lines = text.splitlines()
     shown = lines[line - 1].strip() if line <= len(lines) else "the end of the file"
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
@@ -96,70 +159,38 @@ def _syntax_problem(text: str, error: yaml.YAMLError) -> Problem:
     return Problem(line, "", f"{shown!r} ({what})", "YAML")
 
 
-def _bad_nodes(node: yaml.Node, keys: Keys) -> Iterator[Problem]:
-    """Yield what only YAML permits: keys that come twice, keys that are no words, tags."""
-    if node.tag not in _TAGS or (isinstance(node, yaml.ScalarNode) and not _reads_as_tagged(node)):
-        yield Problem(line_of(node), dotted(keys), f"the tag {node.tag}", "a plain value")
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _bad_nodes(item, (*keys, index))
-    elif isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            if not key.tag.endswith(":str"):
-                yield Problem(line_of(key), dotted(keys), f"{describe(key)} as a key", "a word as a key")
-                continue
-            here = (*keys, key.value)
-            if key.value in lines:
-                found = f"the key {key.value} twice, first in line {lines[key.value]}"
-                yield Problem(line_of(key), dotted(here), found, "every key once")
-            lines.setdefault(key.value, line_of(key))
-            yield from _bad_nodes(value, here)
+def data(node: Node) -> Any:
+    """Return the plain data of a node: dict, list, str, int, float, bool or None."""
+    if isinstance(node.content, dict):
+        return {key: data(value) for key, (_, value) in node.content.items()}
+    if isinstance(node.content, list):
+        return [data(item) for item in node.content]
+    return node.content
 
 
-def _reads_as_tagged(node: yaml.ScalarNode) -> bool:
-    """Tell an explicit tag such as !!int from what the text itself says."""
-    resolved = _Loader("").resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
-    return node.tag.endswith(":str") or node.tag == resolved
-
-
-def line_of(node: yaml.Node) -> int:
-    """Return the line, from 1, at which a node begins."""
-    return int(node.start_mark.line) + 1
-
-
-def child(node: yaml.Node | None, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the nodes of a key and its value in a mapping or list, or None."""
-    if isinstance(node, yaml.MappingNode):
-        return next((pair for pair in node.value if pair[0].value == str(key)), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-        return node.value[key], node.value[key]
-    return None
-
-
-def locate(root: yaml.Node, keys: Keys) -> tuple[int, yaml.Node | None]:
+def locate(root: Node, keys: Keys) -> tuple[int, Node | None]:
     """Return the line and the node of the value at these keys; None, and the line of what should hold it."""
-    node, line = root, line_of(root)
+    node, line = root, root.line
     for key in keys:
-        pair = child(node, key)
-        if pair is None:
+        content = node.content
+        if isinstance(content, dict) and str(key) in content:
+            line, node = content[str(key)]
+        elif isinstance(content, list) and isinstance(key, int) and key < len(content):
+            line, node = content[key].line, content[key]
+        else:
             return line, None
-        line, node = line_of(pair[0]), pair[1]
     return line, node
 
 
-def describe(node: yaml.Node | None) -> str:
+def describe(node: Node | None) -> str:
     """Say in words what a node is."""
-    if node is None:
+    if node is None or (node.content is None and not node.text.startswith('"')):
         return "nothing"
-    if isinstance(node, yaml.MappingNode):
-        return f"a mapping of {', '.join(str(key.value) for key, _ in node.value) or 'nothing'}"
-    if isinstance(node, yaml.SequenceNode):
-        return f"a list of {len(node.value)}"
-    if node.tag.endswith(":null"):
-        return "nothing"
-    quoted = isinstance(node, yaml.ScalarNode) and node.style in ("'", '"')
-    return f'"{node.value}"' if quoted else str(node.value)
+    if isinstance(node.content, dict):
+        return f"a mapping of {', '.join(node.content) or 'nothing'}"
+    if isinstance(node.content, list):
+        return f"a list of {len(node.content)}"
+    return node.text
 
 
 def dotted(keys: Keys) -> str:

@@ -7,12 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from hipsnet.errors import TopologyError
 from hipsnet.topology import checks, document, explain
-from hipsnet.topology.document import Keys, Problem
+from hipsnet.topology.document import Keys, Node, NotReadable, Problem
 from hipsnet.topology.schema import Topology
 
 SHOWN = 10
@@ -28,44 +27,57 @@ def parse(text: str, filename: str) -> Topology:
     """
     try:
         return read(text)
-    except document.NotReadable as error:
-        raise _error(filename, error.problems) from None
+    except NotReadable as error:
+        raise _error(filename, error) from None
 
 
 def read(text: str) -> Topology:
     """Return the topology that a text describes; raises NotReadable with everything that is wrong."""
-    data, root = document.read(text)
+    root = document.read(text)
+    data = document.data(root)
     try:
         topology = Topology.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        problems = [_problem(details, data, root) for details in error.errors()]
-        raise document.NotReadable(*problems) from None
+        raise _first(error.errors(include_url=False, include_input=False), data, root) from None
     if problems := list(_findings(topology, root)):
-        raise document.NotReadable(*problems)
+        raise NotReadable(*problems)
     return topology
 
 
-def _findings(topology: Topology, root: yaml.Node) -> Iterator[Problem]:
+def _findings(topology: Topology, root: Node) -> Iterator[Problem]:
     for finding in checks.findings(topology):
         line, _ = document.locate(root, finding.keys)
         yield Problem(line, document.dotted(finding.keys), finding.found, finding.allowed, finding.nearest)
 
 
-def _problem(details: Any, data: Any, root: yaml.Node) -> Problem:
-    """Translate one of pydantic's errors."""
+def _first(errors: list[Any], data: Any, root: Node) -> NotReadable:
+    """The first of pydantic's errors in the file's order; a description of all 80,000 would take minutes."""
+    placed = [(_keys(details, data), details) for details in errors]
+    placed.sort(key=lambda place: document.locate(root, place[0])[0])
+    problems = [_problem(keys, details, data, root) for keys, details in placed[:SHOWN]]
+    return NotReadable(*problems, more=max(0, len(placed) - SHOWN))
+
+
+def _keys(details: Any, data: Any) -> Keys:
+    """The keys of the file that one of pydantic's errors is about."""
     keys: Keys = details["loc"]
     if len(keys) > 1 and keys[0] in ("fabric", "nodes"):
         keys = (
             keys[0],
             *keys[2:],
         )  # pydantic names the alternative that it chose, which is no key of the file
-    if details["type"].startswith("union_tag"):
-        keys = (*keys, "kind") if isinstance(data[keys[0]], dict) else keys
+    if details["type"].startswith("union_tag") and isinstance(data[keys[0]], dict):
+        keys = (*keys, "kind")
+    return keys
+
+
+def _problem(keys: Keys, details: Any, data: Any, root: Node) -> Problem:
+    """Translate one of pydantic's errors."""
     line, node = document.locate(root, keys)
     key = document.dotted(keys)
     if details["type"] == "extra_forbidden":
         known = explain.known_keys(keys[:-1], data)
-        nearest = explain.nearest_key(str(keys[-1]), keys[:-1], data)
+        nearest = explain.nearest_key(str(keys[-1])[:LONGEST], keys[:-1], data)
         return Problem(line, key, "an unknown key", ", ".join(known), nearest)
     allowed = explain.allowed(keys, data)
     if details["type"] == "value_error":
@@ -73,11 +85,11 @@ def _problem(details: Any, data: Any, root: yaml.Node) -> Problem:
     return Problem(line, key, document.describe(node), allowed)
 
 
-def _error(filename: str, problems: tuple[Problem, ...]) -> TopologyError:
-    ordered = sorted(problems, key=lambda problem: problem.line)
+def _error(filename: str, refusal: NotReadable) -> TopologyError:
+    ordered = sorted(refusal.problems, key=lambda problem: problem.line)
     texts = [_text(filename, problem) for problem in ordered[:SHOWN]]
-    if len(ordered) > SHOWN:
-        texts.append(f"... and {len(ordered) - SHOWN} more")
+    if more := refusal.more + len(ordered) - len(texts):
+        texts.append(f"... and {more:,} more")
     return TopologyError("\n".join(texts))
 
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hipsnet import units
 from hipsnet.topology.schema.section import Delay, Rate, Section
@@ -29,15 +30,34 @@ class Cable(Section):
         return units.parse_delay(self.delay)
 
 
+_NOT_UNICAST = {
+    IPv4Network("0.0.0.0/8"): "addresses of no host",
+    IPv4Network("127.0.0.0/8"): "the loopback",
+    IPv4Network("169.254.0.0/16"): "link-local addresses",
+    IPv4Network("224.0.0.0/4"): "multicast",
+    IPv4Network("240.0.0.0/4"): "reserved addresses",
+}  # RFC 6890
+
+
+def _unicast(prefix: IPv4Network) -> IPv4Network:
+    for special, name in _NOT_UNICAST.items():
+        if prefix.overlaps(special):
+            raise ValueError(f"unicast only, but {special} is {name}")
+    return prefix
+
+
+Prefix = Annotated[IPv4Network, AfterValidator(_unicast)]
+
+
 class Addresses(Section):
     """The base prefixes of what the fabric numbers."""
 
-    ports: IPv4Network = Field(
+    ports: Prefix = Field(
         default=IPv4Network("10.0.0.0/8"),
         description="port addresses: one /16 per level (dimension, layer)",
         examples=["10.0.0.0/8", "172.16.0.0/12"],
     )
-    identity: IPv4Network = Field(
+    identity: Prefix = Field(
         default=IPv4Network("10.255.0.0/16"),
         description="one /32 per server, on its loopback",
         examples=["10.255.0.0/16", "192.168.0.0/16"],
