@@ -22,8 +22,19 @@ from hipsnet.collective import protocol
 from hipsnet.collective.neighbour import Neighbour
 from hipsnet.collective.plan import Plan, Segment
 from hipsnet.collective.progress import Progress
-from hipsnet.collective.protocol import Call, Kind, Ready
+from hipsnet.collective.protocol import (
+    DONE,
+    Abort,
+    Call,
+    Credit,
+    Heartbeat,
+    MalformedMessage,
+    Message,
+    Position,
+    Ready,
+)
 from hipsnet.collective.staging import SLOTS, Staging
+from hipsnet.collective.stall import Stall
 from hipsnet.errors import CollectiveError, TransportError
 from hipsnet.transport.interface import Completion, Event, Peer, Region, Transport
 
@@ -38,15 +49,20 @@ log = logging.getLogger("hipsnet")
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a neighbour may be silent, in seconds, before it is warned of and before it is given up."""
+    """After how long a silent neighbour is logged, and after how long it is declared failed, in seconds."""
 
     warn_s: float
     timeout_s: float
 
     @property
     def heartbeat_s(self) -> float:
-        """How often a rank that waits says so."""
+        """The interval of heartbeats of a rank that waits."""
         return min(1.0, self.warn_s / 4, self.timeout_s / 4)
+
+    @property
+    def stall_s(self) -> float:
+        """How long the ranks may all be alive without progress; longer than `timeout_s`, so silence goes first."""
+        return 2 * self.timeout_s
 
 
 class Executor:
@@ -64,14 +80,28 @@ class Executor:
             Neighbour(i, peer, now, now, slots_free_until=SLOTS) for i, peer in enumerate(peers)
         ]
         self._staging = Staging(transport, len(peers))
+        self._stall = Stall(now, timeouts.heartbeat_s / 2)
+        self._unfinished = (0, 0)  # segments, neighbours that have not entered: at the last look
 
     def run(self, plan: Plan, array: NDArray[np.generic], operation: str, reduction: Reduction) -> None:
         """Run the plan in place on `array` (flat, contiguous, `plan.count` elements).
 
-        Raises CollectiveError naming rank, peer, level, stage and bytes done; the array is then undefined.
+        Raises CollectiveError naming rank, peer, level, stage and bytes done. After any exception, also one that
+        is raised by a signal handler or by `reduction`, the array is undefined, the connections are closed, and
+        the peers have been told the reason.
         """
         if self._failure is not None:
             raise CollectiveError(f"rank {self._rank}: an earlier collective failed: {self._failure}")
+        self._sequence += 1
+        try:
+            self._run(plan, array, Call(plan.count, array.dtype.name, operation), reduction)
+        except BaseException as error:
+            if self._failure is None:
+                text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                self._abort(self._rank, f"its call ended with {text}")
+            raise
+
+    def _run(self, plan: Plan, array: NDArray[np.generic], call: Call, reduction: Reduction) -> None:
         self._array, self._itemsize, self._reduction = array, array.itemsize, reduction
         self._progress = Progress(plan, self._apply)
         try:
@@ -81,7 +111,7 @@ class Executor:
             region = self._transport.register(array.view(np.uint8))
         except TransportError as error:
             self._fail(self._rank, str(error), None)
-        self._enter(plan, region, Call(plan.count, array.dtype.name, operation))
+        self._enter(plan, region, call)
         self._loop()
         self._transport.flush()
         self._transport.deregister(region)
@@ -96,9 +126,9 @@ class Executor:
     # entering
 
     def _enter(self, plan: Plan, region: Region, call: Call) -> None:
-        self._sequence += 1
         self._region, self._call = region, call
         now = monotonic()
+        self._stall.progressed(now)
         for neighbour in self._neighbours:
             index = neighbour.connection
             neighbour.sends_now, neighbour.sent_now, neighbour.left_now = plan.sends[index], 0, 0
@@ -106,11 +136,11 @@ class Executor:
             neighbour.heard_s = now
             neighbour.emptied_told = neighbour.emptied
             ready = Ready(self._sequence, region.key, self._staging.key(index), neighbour.emptied, call)
-            self._send_control(neighbour, protocol.pack_ready(ready))
+            self._send_control(neighbour, ready)
         for neighbour in self._neighbours:
             ready_already, neighbour.ready, neighbour.next_ready = neighbour.next_ready, None, None
             if ready_already is not None:
-                self._on_ready(neighbour, ready_already)
+                self._accept(neighbour, ready_already)
             early, neighbour.early = neighbour.early, []
             for number in early:
                 self._arrived(neighbour, number)
@@ -118,7 +148,7 @@ class Executor:
                 self._lost(neighbour)
         self._push_all()
 
-    def _on_ready(self, neighbour: Neighbour, ready: Ready) -> None:
+    def _accept(self, neighbour: Neighbour, ready: Ready) -> None:
         """The neighbour is in the same collective."""
         neighbour.ready, neighbour.staging_key = ready, ready.staging_key
         if ready.call != self._call or ready.sequence != self._sequence:
@@ -142,7 +172,7 @@ class Executor:
             now = monotonic()
             if now >= next_look:
                 next_look = now + TICK_S
-                self._look_for_silence(now)
+                self._look(now)
 
     def _handle(self, completion: Completion) -> None:
         neighbour = self._neighbours[completion.connection]
@@ -157,30 +187,75 @@ class Executor:
             else:
                 self._arrived(neighbour, completion.immediate)
         elif completion.event == Event.MESSAGE:
-            self._listen(neighbour, completion.payload)
+            self._on_message(neighbour, completion.payload)
         else:
             neighbour.closed = completion.payload.decode()
             if neighbour.is_awaited():
                 self._lost(neighbour)
 
-    def _listen(self, neighbour: Neighbour, message: bytes) -> None:
-        kind = message[0]
-        if kind == Kind.READY:
-            ready = protocol.unpack_ready(message)
-            neighbour.slots_free_until = ready.emptied + SLOTS
-            if ready.sequence > self._sequence:
-                neighbour.next_ready = ready
-            else:
-                self._on_ready(neighbour, ready)
-        elif kind == Kind.CREDIT:
-            neighbour.slots_free_until = protocol.unpack_credit(message) + SLOTS
-        elif kind == Kind.ABORT:
-            culprit, reason = protocol.unpack_abort(message)
-            self._fail(culprit, reason, None, told_by=neighbour)
+    # messages
+
+    def _on_message(self, neighbour: Neighbour, raw: bytes) -> None:
+        try:
+            message: Message = protocol.unpack(raw)
+        except MalformedMessage as error:
+            self._fail(neighbour.peer.rank, f"it sent a malformed control message: {error}", neighbour)
+        match message:
+            case Ready():
+                self._on_ready(neighbour, message)
+            case Credit(emptied):
+                self._on_credit(neighbour, emptied)
+            case Heartbeat():
+                self._on_heartbeat(neighbour, message)
+            case Abort(culprit, reason):
+                self._fail(culprit, reason, None, told_by=neighbour)
+
+    def _on_ready(self, neighbour: Neighbour, ready: Ready) -> None:
+        """The neighbour has entered this collective, or the next one when it has sent all of this one."""
+        self._on_credit(neighbour, ready.emptied)
+        if neighbour.ready is None:
+            self._accept(neighbour, ready)
+        elif ready.sequence != self._sequence + 1 or neighbour.next_ready is not None:
+            self._fail(
+                neighbour.peer.rank,
+                f"it entered collective {ready.sequence} out of turn, during {self._sequence}",
+                neighbour,
+            )
+        elif neighbour.received_now < len(neighbour.receives_now):
+            self._fail_of_loss(neighbour, f"it entered collective {ready.sequence}")
+        else:
+            neighbour.next_ready = ready
+
+    def _on_credit(self, neighbour: Neighbour, emptied: int) -> None:
+        if not neighbour.slots_free_until <= emptied + SLOTS <= neighbour.slots_used + SLOTS:
+            self._fail(
+                neighbour.peer.rank,
+                f"it has emptied {emptied} staging slots, of {neighbour.slots_used} that were filled, after it "
+                f"had emptied {neighbour.slots_free_until - SLOTS}",
+                neighbour,
+            )
+        neighbour.slots_free_until = emptied + SLOTS
+
+    def _on_heartbeat(self, neighbour: Neighbour, heartbeat: Heartbeat) -> None:
+        """Compare what the neighbour has sent with what is here, and learn of progress elsewhere."""
+        if neighbour.ready is None:
+            expected, arrived = self._sequence - 1, heartbeat.posted  # it has not entered this collective yet
+        elif neighbour.next_ready is None:
+            expected, arrived = self._sequence, neighbour.received_now
+        else:
+            expected, arrived = self._sequence + 1, len(neighbour.early)
+        if heartbeat.sequence != expected:
+            self._fail_of_loss(neighbour, f"it is in collective {heartbeat.sequence} without a READY")
+        if heartbeat.posted != arrived:
+            self._fail_of_loss(neighbour, f"it has sent {heartbeat.posted} segments, and {arrived} arrived")
+        age_s = heartbeat.stalled_ms / 1000
+        self._stall.heard(monotonic(), age_s, heartbeat.behind, self._position())
 
     # segments
 
     def _arrived(self, neighbour: Neighbour, number: int) -> None:
+        if number != neighbour.received_now or number >= len(neighbour.receives_now):
+            self._fail_of_loss(neighbour, f"it wrote segment {number} out of turn")
         segment = neighbour.receives_now[number]
         neighbour.received_now += 1
         if segment.reduces:
@@ -204,7 +279,7 @@ class Executor:
             neighbour.receives_now
         ):
             neighbour.emptied_told = neighbour.emptied
-            self._send_control(neighbour, protocol.pack_credit(neighbour.emptied))
+            self._send_control(neighbour, Credit(neighbour.emptied))
 
     def _push_all(self) -> None:
         for neighbour in self._neighbours:
@@ -234,49 +309,91 @@ class Executor:
         neighbour.slots_used += 1
         return neighbour.staging_key, offset
 
-    def _send_control(self, neighbour: Neighbour, message: bytes) -> None:
+    def _send_control(self, neighbour: Neighbour, message: Message) -> None:
         if not neighbour.closed:
-            self._transport.post_message(neighbour.connection, message)
+            self._transport.post_message(neighbour.connection, protocol.pack(message))
 
     # failures
 
-    def _look_for_silence(self, now_s: float) -> None:
+    def _look(self, now_s: float) -> None:
+        """Send heartbeats; fail for a neighbour that is silent, then for a lack of progress everywhere."""
+        unfinished = (self._progress.left, sum(n.ready is None for n in self._neighbours))
+        if unfinished != self._unfinished:
+            self._unfinished = unfinished
+            self._stall.progressed(now_s)
         for neighbour in self._neighbours:
-            if neighbour.closed:
-                continue
-            if now_s - neighbour.spoke_s >= self._timeouts.heartbeat_s:
-                neighbour.spoke_s = now_s
-                self._send_control(neighbour, protocol.HEARTBEAT)
-            silent_s = now_s - neighbour.heard_s
-            if not neighbour.is_awaited():
-                continue
-            if silent_s >= self._timeouts.timeout_s:
-                self._fail(neighbour.peer.rank, f"it has been silent for {silent_s:.1f} s", neighbour)
-            if silent_s >= self._timeouts.warn_s and not neighbour.warned:
-                log.warning("rank %d: %s is silent for %.1f s", self._rank, neighbour.name, silent_s)
-            neighbour.warned = silent_s >= self._timeouts.warn_s
+            if not neighbour.closed:
+                self._send_heartbeat(neighbour, now_s)
+                self._look_for_silence(neighbour, now_s)
+        stalled_s = self._stall.age_s(now_s)
+        if stalled_s >= self._timeouts.stall_s:
+            behind = self._stall.behind(self._position())
+            where = f"stage {behind.stage}" if behind.stage != DONE else "which it has finished"
+            self._fail(
+                behind.rank,
+                f"no rank has made progress for {stalled_s:.1f} s, and rank {behind.rank} is furthest behind, "
+                f"in collective {behind.sequence}, {where}",
+                None,
+            )
+
+    def _send_heartbeat(self, neighbour: Neighbour, now_s: float) -> None:
+        if now_s - neighbour.spoke_s < self._timeouts.heartbeat_s:
+            return
+        neighbour.spoke_s = now_s
+        stalled_ms = int(self._stall.age_s(now_s) * 1000)
+        behind = self._stall.behind(self._position())
+        self._send_control(neighbour, Heartbeat(self._sequence, neighbour.sent_now, stalled_ms, behind))
+
+    def _look_for_silence(self, neighbour: Neighbour, now_s: float) -> None:
+        silent_s = now_s - neighbour.heard_s
+        if not neighbour.is_awaited():
+            return
+        if silent_s >= self._timeouts.timeout_s:
+            self._fail(neighbour.peer.rank, f"it has been silent for {silent_s:.1f} s", neighbour)
+        if silent_s >= self._timeouts.warn_s and not neighbour.warned:
+            log.warning("rank %d: %s is silent for %.1f s", self._rank, neighbour.name, silent_s)
+        neighbour.warned = silent_s >= self._timeouts.warn_s
+
+    def _position(self) -> Position:
+        """How far this rank is: the first stage with a segment that is not yet sent, or not yet here."""
+        stages = [stage for n in self._neighbours for stage in n.pending_stages()]
+        return Position(self._sequence, min(stages, default=DONE), self._rank)
 
     def _lost(self, neighbour: Neighbour) -> None:
         self._fail(neighbour.peer.rank, neighbour.closed, neighbour)
 
+    def _fail_of_loss(self, neighbour: Neighbour, what: str) -> NoReturn:
+        """Messages or writes of this neighbour are missing, or there are too many of them."""
+        self._fail(
+            neighbour.peer.rank,
+            f"{what}, with {neighbour.received_now} of {len(neighbour.receives_now)} segments "
+            f"of collective {self._sequence} here: messages were lost, or it does not follow the protocol",
+            neighbour,
+        )
+
     def _fail(
         self, culprit: int, reason: str, at: Neighbour | None, told_by: Neighbour | None = None
     ) -> NoReturn:
-        """Tell every neighbour whose fault it is, close everything, and raise."""
-        whose = f"rank {culprit}: " if culprit >= 0 else ""
+        """Abort the collective on all ranks, and raise."""
         level = f" (seen by rank {self._rank} at level {at.peer.port})" if at else ""
-        self._failure = f"{whose}{reason}{level}"
         told = f", told by {told_by.name}" if told_by else f", at {at.name}" if at else ""
-        self._transport.abandon()  # else the words would wait behind them, longer than we do
-        for neighbour in self._neighbours:
-            if neighbour is not told_by:
-                self._send_control(neighbour, protocol.pack_abort(culprit, reason + level))
-        self._transport.drain(LAST_WORDS_S)
-        self._transport.close()
+        self._abort(culprit, reason + level, told_by)
         raise CollectiveError(
             f"rank {self._rank} gives up collective {self._sequence}{told}: "
             f"{self._failure}; {self._standing(at)}"
         )
+
+    def _abort(self, culprit: int, reason: str, told_by: Neighbour | None = None) -> None:
+        """Send the reason to all neighbours (but the one it came from), and close the connections for good."""
+        self._failure = f"rank {culprit}: {reason}" if culprit >= 0 else reason
+        try:
+            self._transport.abandon()  # else the message would wait behind writes, longer than we do
+            for neighbour in self._neighbours:
+                if neighbour is not told_by:
+                    self._send_control(neighbour, Abort(culprit, reason))
+            self._transport.drain(LAST_WORDS_S)
+        finally:
+            self._transport.close()
 
     def _standing(self, at: Neighbour | None) -> str:
         """Where this rank stands: the first segment that is missing (from `at`, if given), the bytes received."""

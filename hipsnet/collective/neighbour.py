@@ -56,6 +56,15 @@ class Neighbour:
             self.emptied_early.remove(self.emptied)
             self.emptied += 1
 
+    def pending_stages(self) -> list[int]:
+        """The stages of the first segment not yet sent, and of the first not yet received."""
+        stages = []
+        if self.left_now < len(self.sends_now):
+            stages.append(self.sends_now[self.left_now].stage)
+        if self.received_now < len(self.receives_now):
+            stages.append(self.receives_now[self.received_now].stage)
+        return stages
+
     def is_awaited(self) -> bool:
         """Whether this collective needs something from this neighbour yet."""
         return (

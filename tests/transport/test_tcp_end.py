@@ -74,7 +74,7 @@ def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
     with meeting([(0, 1), (1, 2)]) as (first, middle, last):
         waiting, failing = executor(first, 0), executor(middle, 1)
         for _ in range(1000):  # more than is read at once
-            first.transport.post_message(0, protocol.HEARTBEAT)
+            first.transport.post_message(0, protocol.pack(protocol.Credit(0)))
         first.transport.poll(0)
         last.transport.close()
         with pytest.raises(CollectiveError, match=r"rank 1 gives up .*, at rank 2 .*: rank 2: "):
