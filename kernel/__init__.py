@@ -14,10 +14,10 @@ PINS = Path("/sys/fs/bpf/hipsnet")
 
 
 def cache_folder() -> Path:
-    """Where compiled programs are kept."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    if given:
-        return Path(given) / "hipsnet"
+    """The folder of compiled programs: in $XDG_CACHE_HOME, which is ignored unless it is an absolute path."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given / "hipsnet"
     return Path("/var/cache/hipsnet") if os.geteuid() == 0 else Path.home() / ".cache/hipsnet"
 
 

@@ -11,14 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ERRORS, SETTINGS, UNITS = "hipsnet.errors", "hipsnet.settings", "hipsnet.units"
+OWNERSHIP = "hipsnet.ownership"
 MAY_IMPORT: dict[str, set[str]] = {
     "kernel": set(),
     ERRORS: set(),
     UNITS: {ERRORS},
+    OWNERSHIP: {ERRORS},
     SETTINGS: {ERRORS, UNITS},
     "hipsnet.topology": {ERRORS, UNITS},
-    "hipsnet.node": {ERRORS, UNITS, "hipsnet.topology", "kernel"},
-    "hipsnet.stack": {ERRORS, "kernel"},
+    "hipsnet.node": {ERRORS, UNITS, OWNERSHIP, "hipsnet.topology", "kernel"},
+    "hipsnet.stack": {ERRORS, OWNERSHIP, "kernel"},
     "hipsnet.transport": {ERRORS, "hipsnet.stack"},
     "hipsnet.engine": {ERRORS, "hipsnet.stack", "hipsnet.transport", "kernel"},
     "hipsnet.collective": {

@@ -7,7 +7,6 @@ import base64
 import hashlib
 import json
 import mmap
-import os
 import platform
 import struct
 import tempfile
@@ -24,6 +23,7 @@ import kernel
 from hipsnet.node import bpf
 from hipsnet.node.compiling import compile_programs
 from hipsnet.node.layout import dtype_of
+from hipsnet.ownership import CACHE_ADVICE, is_private_file, make_private, require_private
 from kernel import cache_folder
 
 PROGRAMS = ("forward", "cable", "switched")
@@ -74,7 +74,7 @@ class Program:
 def ensure_programs(names: tuple[str, ...] = PROGRAMS) -> bool:
     """Compile what this machine has not compiled yet (some seconds); tell whether anything was.
 
-    Raises CapabilityError if it cannot be compiled here.
+    Raises CapabilityError if it cannot be compiled here, or if others could write in the cache.
     """
     missing = tuple(name for name in names if _read(_path(name)) is None)
     if missing:
@@ -134,10 +134,13 @@ def _path(name: str) -> Path:
 
 @cache
 def _read(path: Path) -> Program | None:
-    """The program kept at `path`; None if there is none, or none that may be trusted."""
+    """The program cached at `path`; None if there is none, or if another user could have written it.
+
+    Raises CapabilityError if others could write in the folder.
+    """
     try:
-        # What another user could have written is not loaded into the kernel.
-        if path.stat().st_uid != os.geteuid() or path.parent.stat().st_uid != os.geteuid():
+        require_private(path.parent, CACHE_ADVICE)
+        if not is_private_file(path):
             return None
         return _parse(path.name.rpartition("-")[0], json.loads(path.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
@@ -161,7 +164,7 @@ def _parse(name: str, kept: dict[str, Any]) -> Program:
 
 def _write(path: Path, compiled: dict[str, Any]) -> None:
     """Whole or not at all, also when two processes write it at once."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent, 0o700, CACHE_ADVICE)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".part", delete=False) as part:
         json.dump(compiled, part)
     Path(part.name).replace(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import kernel
 from hipsnet.errors import CapabilityError
+from hipsnet.ownership import CACHE_ADVICE, is_private_file, make_private
 
 FOLDER = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
@@ -28,7 +29,7 @@ def binary(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] 
     """The program of `sources`, by their paths in this room, kept in `folder` under a digest of what it is made of.
 
     It is compiled if need be, and linked with the libraries `link` (`bpf` for -lbpf). Raises CapabilityError
-    without a C compiler, or with what the compiler said.
+    without a C compiler, with the compiler's messages, or if others could write in `folder`.
     """
     return _built(name, sources, folder, (), link)
 
@@ -48,8 +49,8 @@ def _built(
     digest = hashlib.sha256(b"\0".join(parts))
     digest.update(repr(libraries).encode())
     path = folder / f"{name}-{digest.hexdigest()[:16]}"
-    if not _is_trusted(path):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder, 0o700, CACHE_ADVICE)
+    if not is_private_file(path):
         _compile(name, [*command, *map(str, files), *libraries], path)
     return path
 
@@ -75,14 +76,6 @@ def _texts(sources: Sequence[Path]) -> dict[Path, bytes]:
             places = [folder / name.decode() for folder in (file.parent, *_include_folders())]
             waiting += [place for place in places if place.is_file()][:1]
     return found
-
-
-def _is_trusted(path: Path) -> bool:
-    """Whether the program is there, and nobody else can have written it."""
-    try:
-        return path.stat().st_uid == path.parent.stat().st_uid == os.geteuid()
-    except FileNotFoundError:
-        return False
 
 
 def _compile(name: str, command: Sequence[str], path: Path) -> None:
