@@ -19,21 +19,11 @@ XOFF, XON = "4MiB", "2MiB"
 def receiver_ports(fabric: Fabric, transfers: NDArray[Any]) -> NDArray[np.int64]:
     """The receiver's port index of each transfer.
 
-    On a torus what leaves by a ring's + port arrives at its - port; elsewhere both ends use the same index. For
-    ranks that are no neighbours the same rule picks the address, and the fabric's routes find the way to it.
+    All servers of a fabric number their ports alike. For ranks that are not neighbours the same rule chooses
+    the address, and the fabric's routes lead to it.
     """
-    mirror = _mirror(fabric)
-    ports: NDArray[np.int64] = mirror[transfers["level"]]
+    ports: NDArray[np.int64] = np.array(fabric.shape.far_ports)[transfers["level"]]
     return ports
-
-
-def _mirror(fabric: Fabric) -> NDArray[np.int64]:
-    """By port index: the index at the other end. All servers of a fabric number their ports alike."""
-    ports = fabric.servers[0].ports
-    if fabric.kind != "torus":
-        return np.arange(len(ports))
-    by_way = {(port.level, port.direction): port.index for port in ports}
-    return np.array([by_way[port.level, -port.direction] for port in ports])
 
 
 def node_ports(topology: Topology, rank: int) -> NodePorts:

@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from hipsnet.collective.exchange import Column, Exchange, mesh, ring, server
+from hipsnet.collective.exchange import Exchange, mesh, ring, server
 from hipsnet.collective.hierarchy import Thread, build_hierarchy, rotated
 from hipsnet.collective.schedule import Schedule
 from hipsnet.errors import InputError
-from hipsnet.topology import Fabric
+from hipsnet.topology import Fabric, HipsLevels
 
 EXCHANGES = ("mesh", "ring", "ps")
 
@@ -30,11 +30,14 @@ def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: b
     rotates with thread and piece. `one_way` uses torus rings in one direction only. Raises InputError where
     the fabric has no levels, or no rings to be used in one direction.
     """
-    names, dims, ports = _per_level(exchange, fabric), fabric.dims, _ports(fabric)
-    if one_way and not (fabric.kind == "torus" and "ring" in names):
-        raise InputError(f"one_way is for rings of a torus; found {fabric.kind} with {', '.join(names)}")
+    levels, dims = _levels(fabric), fabric.dims
+    names, ports = _per_level(exchange, levels), tuple(map(np.array, levels.ports))
+    if one_way and not (levels.has_rings and "ring" in names):
+        raise InputError(
+            f"one_way is for rings of a torus; found {fabric.shape.title} with {', '.join(names)}"
+        )
     rings = [name == "ring" and side > 2 for name, side in zip(names, dims, strict=True)]
-    directions = (1, -1) if fabric.kind == "torus" and any(rings) and not one_way else (1,)
+    directions = (1, -1) if levels.has_rings and any(rings) and not one_way else (1,)
     used = [1 if one_way and ring else len(set(found[1:])) for found, ring in zip(ports, rings, strict=True)]
     threads = [
         Thread(
@@ -50,10 +53,16 @@ def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: b
     return build_hierarchy("hips", dims, count, threads)
 
 
-def _per_level(exchange: tuple[str, ...], fabric: Fabric) -> tuple[str, ...]:
-    if fabric.kind == "fattree":
-        raise InputError("hips needs levels: a bcube or a torus, not a fattree; use ring, mesh or ps")
-    names, depth = exchange or ("mesh" if fabric.kind == "bcube" else "ring",), len(fabric.dims)
+def _levels(fabric: Fabric) -> HipsLevels:
+    if fabric.shape.hips is None:
+        raise InputError(
+            f"hips is not defined on {fabric.shape.title}: {fabric.shape.no_hips}; use ring, mesh or ps"
+        )
+    return fabric.shape.hips
+
+
+def _per_level(exchange: tuple[str, ...], levels: HipsLevels) -> tuple[str, ...]:
+    names, depth = exchange or (levels.exchange,), len(levels.ports)
     if len(names) not in (1, depth):
         raise InputError(f"exchange: found {len(names)} names; wanted one, or one for each of {depth} levels")
     if unknown := [name for name in names if name not in EXCHANGES]:
@@ -65,21 +74,6 @@ def _exchange(name: str, side: int, direction: int) -> Exchange:
     if name == "ring":
         return ring(side, direction)
     return mesh(side) if name == "mesh" else server(side)
-
-
-def _ports(fabric: Fabric) -> tuple[Column, ...]:
-    """By level and distance: the port. On a torus it is that of the shorter way, as the routes have it."""
-    if fabric.kind == "bcube":
-        return tuple(np.full(side, level) for level, side in enumerate(fabric.dims))
-    by_way = {(port.level, port.direction): port.index for port in fabric.servers[0].ports}
-
-    def port(level: int, side: int, distance: int) -> int:
-        return by_way[level, 0 if side == 2 else 1 if 2 * distance <= side else -1]
-
-    return tuple(
-        np.array([port(level, side, distance) for distance in range(side)])
-        for level, side in enumerate(fabric.dims)
-    )
 
 
 def _shares(names: Sequence[str], dims: Sequence[int], ports: Sequence[int]) -> list[Fraction]:

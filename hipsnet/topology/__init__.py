@@ -3,12 +3,16 @@
 
 from hipsnet.topology.building import build, find_server
 from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server, Switch
+from hipsnet.topology.kinds import KINDS, FabricKind, HipsLevels
 from hipsnet.topology.loading import parse
 from hipsnet.topology.routing import paths, routes
 from hipsnet.topology.schema import Topology
 
 __all__ = [
+    "KINDS",
     "Fabric",
+    "FabricKind",
+    "HipsLevels",
     "Hop",
     "Link",
     "NextHop",

@@ -13,9 +13,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from typing import TYPE_CHECKING
 
 from hipsnet.topology.fabric import NextHop, Port, Route
-from hipsnet.topology.schema import Topology
+
+if TYPE_CHECKING:
+    from hipsnet.topology.schema import Topology
 
 SUBNET_BITS = 16
 
@@ -53,6 +56,26 @@ class Plan:
             shift -= bits(size)
             value |= digit << shift
         return value
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Names and addresses of one fabric: a /16 for each level of cables, the identities' prefix, and MACs.
+
+    `mac(node, index)` has to be called once per port, in order.
+    """
+
+    fabric: str
+    subnets: tuple[IPv4Network, ...]
+    identities: IPv4Network
+    mac: Callable[[str, int], str]
+
+
+def numbering(topology: Topology) -> Numbering:
+    """Return the names and addresses that a topology gives to its fabric."""
+    addresses, levels = topology.addresses, len(topology.fabric.cable_levels)
+    subnets = itertools.islice(addresses.ports.subnets(new_prefix=SUBNET_BITS), levels)
+    return Numbering(topology.name, tuple(subnets), addresses.identity, mac_source(topology))
 
 
 def correcting_routes(
@@ -97,11 +120,6 @@ def digits_text(digits: Sequence[int], dims: Sequence[int]) -> str:
 def server_name(digits: Sequence[int], dims: Sequence[int]) -> str:
     """Return a server's name."""
     return "s" + digits_text(digits, dims)
-
-
-def subnets(topology: Topology, levels: int) -> tuple[IPv4Network, ...]:
-    """Return the port addresses' prefix of each level."""
-    return tuple(itertools.islice(topology.addresses.ports.subnets(new_prefix=SUBNET_BITS), levels))
 
 
 def address_of(port: Port) -> IPv4Address:

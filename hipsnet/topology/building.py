@@ -6,19 +6,14 @@ from __future__ import annotations
 import difflib
 
 from hipsnet.errors import InputError
-from hipsnet.topology import bcube, fattree, torus
+from hipsnet.topology.addressing import numbering
 from hipsnet.topology.fabric import Fabric, Server
-from hipsnet.topology.schema import BCube, Topology, Torus
+from hipsnet.topology.schema import Topology
 
 
 def build(topology: Topology) -> Fabric:
     """Return the fabric of a topology that `parse` has accepted."""
-    shape = topology.fabric
-    if isinstance(shape, BCube):
-        return bcube.build(topology, shape)
-    if isinstance(shape, Torus):
-        return torus.build(topology, shape)
-    return fattree.build(topology, shape)
+    return topology.fabric.build(numbering(topology))
 
 
 def find_server(fabric: Fabric, text: str) -> Server:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from hipsnet import units
 from hipsnet.topology import deadlock, headroom, limits
 from hipsnet.topology.addressing import digits_of, server_name
 from hipsnet.topology.building import build
 from hipsnet.topology.document import Keys
-from hipsnet.topology.schema import BCube, Host, Pfc, PortBuffers, Topology, Torus
+from hipsnet.topology.schema import Host, Pfc, PortBuffers, Topology
 
 SOFT_SWITCH_PORTS = 64  # SWITCH_PORTS of hipsnet/stack/switch/buffer.h
 
@@ -32,7 +33,7 @@ def findings(topology: Topology) -> Iterator[Finding]:
     if reason := limits.misfit(shape, addresses):
         yield Finding(("fabric",), reason, limits.nearest_fit(shape, addresses))
     elif reason := limits.misplaced(shape, addresses):
-        wanted = f"a ports prefix with {limits.levels(shape)} /16s that do not overlap identity"
+        wanted = f"a ports prefix with {len(shape.cable_levels)} /16s that do not overlap identity"
         yield Finding(("addresses",), reason, wanted)
     elif topology.nodes != "lab" and (found := list(_nodes(topology, topology.nodes))):
         yield from found
@@ -54,23 +55,10 @@ def _deadlock(topology: Topology) -> Iterator[Finding]:
         yield Finding(("pfc", "routes"), found, f"{cure} (or no pfc section: all traffic lossy)")
 
 
-def _servers(shape: limits.Shape) -> tuple[list[str], int]:
-    """Return the names of the servers and the number of ports that each has."""
-    if isinstance(shape, BCube):
-        dims, ports = (shape.n,) * shape.levels, shape.levels
-    elif isinstance(shape, Torus):
-        dims, ports = shape.dims, sum(2 if side > 2 else 1 for side in shape.dims)
-    else:
-        dims, ports = (shape.servers,), shape.nics
-    count = 1
-    for side in dims:
-        count *= side
-    return [server_name(digits_of(rank, dims), dims) for rank in range(count)], ports
-
-
 def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
     """Every server and every port has to be there, once."""
-    names, ports = _servers(topology.fabric)
+    dims, ports = topology.fabric.radices, topology.fabric.ports_per_server
+    names = [server_name(digits_of(rank, dims), dims) for rank in range(prod(dims))]
     macs: dict[str, str] = {}
     interfaces: dict[tuple[str, str], str] = {}
     for name, host in nodes.items():
@@ -149,7 +137,7 @@ def _buffers(topology: Topology, buffers: PortBuffers, pfc: Pfc) -> Iterator[Fin
 
 def _soft_switches(topology: Topology) -> Iterator[Finding]:
     """A soft switch has a bit for each of its ports in a word."""
-    shape = topology.fabric
-    if topology.lab.switch == "lossless" and isinstance(shape, BCube) and shape.n > SOFT_SWITCH_PORTS:
+    ports = topology.fabric.switch_ports
+    if topology.lab.switch == "lossless" and ports > SOFT_SWITCH_PORTS:
         allowed = f"at most {SOFT_SWITCH_PORTS} ports in a switch, or lab.switch: bridge"
-        yield Finding(("fabric", "n"), str(shape.n), allowed)
+        yield Finding(("fabric",), f"a switch with {ports} ports", allowed)

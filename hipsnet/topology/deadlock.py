@@ -58,14 +58,15 @@ def _graph(fabric: Fabric, ways: Ways) -> Graph:
             for entry in entries:
                 following = _after(fabric, entry, table[entry.receiver.node])
                 _depend(fabric, graph, entry.sender, entry.receiver, following)
-        if ways == "disjoint" and fabric.kind != "fattree":
+        if ways == "disjoint" and fabric.shape.has_detours:
             _add_detours(fabric, graph, fabric.subnets.index(base), table)
     return graph
 
 
 def _server_subnets(fabric: Fabric) -> tuple[IPv4Network, ...]:
     """Return the prefixes of the servers' port addresses."""
-    return fabric.subnets[:1] if fabric.kind == "fattree" else fabric.subnets
+    levels = sorted({port.level for server in fabric.servers for port in server.ports})
+    return tuple(fabric.subnets[level] for level in levels)
 
 
 def _table(fabric: Fabric, base: IPv4Network) -> dict[str, list[_Entry]]:

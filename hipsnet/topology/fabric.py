@@ -6,19 +6,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Kind = Literal["bcube", "torus", "fattree"]
+if TYPE_CHECKING:
+    from hipsnet.topology.kinds.kind import FabricKind
 
 
 @dataclass(frozen=True)
 class Port:
     """One NIC port of a server or switch.
 
-    `index` counts the node's ports from 0; on a BCube server it is the level. `level` is the BCube level, the
-    torus dimension, or the cable's Fat-Tree layer (0 server-edge, 1 edge-aggregation, 2 aggregation-core).
-    `direction` is +1 or -1 on a torus ring (0 elsewhere, and on a side of 2). Ports of BCube switches have no
-    address: those switches work at layer 2.
+    `index` counts the node's ports from 0. `level` is the level of the port's cable, an index into the kind's
+    `cable_levels`: a BCube level, a torus dimension, a layer of a Fat-Tree. `direction` is +1 or -1 on a ring
+    (0 elsewhere). Ports of layer-2 switches have no address.
     """
 
     node: str
@@ -36,7 +36,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Server:
-    """A server: `rank` = sum of digits[i] * base^i; `name` is `s` and the digits, the highest first."""
+    """A server: `name` is `s` and the digits, the highest first; digit 0 changes fastest with `rank`."""
 
     rank: int
     name: str
@@ -47,7 +47,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch: `routes_at` is "l2" for a bridge (BCube) and "l3" for a router (Fat-Tree)."""
+    """A switch: `routes_at` is "l2" for a bridge and "l3" for a router. `level` groups the switches in pictures."""
 
     name: str
     level: int
@@ -106,18 +106,27 @@ class Path:
 class Fabric:
     """A whole network, built by `hipsnet.topology.build`; pure data.
 
-    `dims` are the values that each digit of a server takes, digit 0 first. `subnets` are the /16s of the
-    port addresses, one per level; `identities` is the prefix of the servers' own addresses.
+    `shape` is its kind with the parameters. `subnets` are the /16s of the port addresses, one per level of
+    cables; `identities` is the prefix of the servers' own addresses.
     """
 
     name: str
-    kind: Kind
-    dims: tuple[int, ...]
+    shape: FabricKind
     subnets: tuple[IPv4Network, ...]
     identities: IPv4Network
     servers: tuple[Server, ...]
     switches: tuple[Switch, ...]
     links: tuple[Link, ...]
+
+    @property
+    def kind(self) -> str:
+        """The kind's name, to be shown; what depends on the kind is asked of `shape`."""
+        return self.shape.kind
+
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """The number of values of each digit of a server, digit 0 first."""
+        return self.shape.radices
 
     @cached_property
     def nodes(self) -> dict[str, Server | Switch]:

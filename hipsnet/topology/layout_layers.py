@@ -4,64 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from hipsnet.topology import fattree
 from hipsnet.topology.fabric import Fabric, Port, Server, Switch
-from hipsnet.topology.picture import Box, Point, Region, Wire, span, text_width
+from hipsnet.topology.picture import Box, Point, Wire, text_width
 
 MANY = 27  # more servers than this stand upright, or the row would be too long to read
 SWITCH_HEIGHT = 0.34
 GAP = 0.16
-
-
-def bcube(fabric: Fabric) -> dict[str, Box]:
-    """Put the servers in a row in order of rank, the switches of level 0 below and the others above."""
-    n, levels = fabric.dims[0], len(fabric.dims)
-    gaps = [
-        GAP * sum(rank % n**digit == 0 for digit in range(1, levels)) for rank in range(len(fabric.servers))
-    ]
-    boxes = _servers(fabric.servers, gaps)
-    left, right = span(boxes.values())
-    rise = max(1.35, 0.12 * (right - left))
-    for level in range(levels):
-        row = [switch for switch in fabric.switches if switch.level == level]
-        boxes |= _switches(row, left, right, rise * level if level else -max(0.95, 0.06 * (right - left)))
-    return boxes
-
-
-def fat_tree(fabric: Fabric) -> tuple[dict[str, Box], tuple[Region, ...]]:
-    """Stack servers, edge, aggregation and core switches, with the pods side by side."""
-    k = fattree.ports_per_switch(fabric)
-    half, nics = k // 2, len(fabric.servers[0].ports)
-    slot = 0.4 + text_width(fabric.servers[0].name)
-    share = max(0.8, -(-half // nics) * slot + 0.15)  # the width that an edge switch and its servers take
-    pod_gap = 0.3
-
-    def centre(index: int) -> float:
-        return share * index + pod_gap * (index // half)
-
-    boxes: dict[str, Box] = {}
-    for edge in range(k * half):
-        members = [server for server in fabric.servers if server.rank * nics // half == edge]
-        if members:
-            row = _servers(members, [0.0] * len(members))
-            middle = sum(span(row.values())) / 2
-            boxes |= {name: replace(box, x=box.x - middle + centre(edge)) for name, box in row.items()}
-    left, right = -share / 2, centre(k * half - 1) + share / 2
-    rise = max(1.15, 0.06 * (right - left))
-    for level in (0, 1):
-        for index, switch in enumerate(switch for switch in fabric.switches if switch.level == level):
-            width = min(0.36 + text_width(switch.name), 0.9 * share)
-            y = 1.0 + rise * level
-            boxes[switch.name] = Box(switch.name, "switch", level, centre(index), y, width, SWITCH_HEIGHT)
-    cores = [switch for switch in fabric.switches if switch.level == 2]
-    boxes |= _switches(cores, left, right, 1.0 + 2.25 * rise)
-    pods = tuple(
-        Region(f"pod {pod}", centre(pod * half) - share / 2, -0.56, half * share, rise + 1.86)
-        for pod in range(k)
-    )
-    return boxes, pods
 
 
 def wires(fabric: Fabric, boxes: dict[str, Box]) -> Iterator[Wire]:
@@ -86,7 +35,7 @@ def _plug(fabric: Fabric, boxes: dict[str, Box], port: Port, up: bool) -> Point:
     return x, box.y + (box.height / 2 if up else -box.height / 2)
 
 
-def _servers(servers: Sequence[Server], gaps: Sequence[float]) -> dict[str, Box]:
+def server_row(servers: Sequence[Server], gaps: Sequence[float]) -> dict[str, Box]:
     """Put servers side by side at y = 0; `gaps` is the extra room before each."""
     upright = len(servers) > MANY
     long, short = 0.26 + text_width(servers[0].name), 0.26 if upright else 0.34
@@ -99,7 +48,7 @@ def _servers(servers: Sequence[Server], gaps: Sequence[float]) -> dict[str, Box]
     return boxes
 
 
-def _switches(switches: Sequence[Switch], left: float, right: float, y: float) -> dict[str, Box]:
+def switch_row(switches: Sequence[Switch], left: float, right: float, y: float) -> dict[str, Box]:
     """Spread switches over a row, each in the middle of an equal share."""
     share = (right - left) / len(switches)
     wanted = 0.36 + text_width(switches[0].name) + 0.03 * len(switches[0].ports)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +41,15 @@ class Region:
     y: float
     width: float
     height: float
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A fabric without words: boxes by node, a wire for each link in the fabric's order, regions."""
+
+    boxes: Mapping[str, Box]
+    wires: tuple[Wire, ...]
+    regions: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True)

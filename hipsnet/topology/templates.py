@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commented topology file that a newcomer starts from."""
+"""The commented topology file that `hipsnet init` writes, made from the kind's fields."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_origin
 
 from hipsnet.errors import InputError
+from hipsnet.topology.addressing import server_name
 from hipsnet.topology.document import NotReadable, Problem
+from hipsnet.topology.kinds import FabricKind
 from hipsnet.topology.loading import read
 
-Fabric = dict[str, tuple[object, str]]  # keys of the section, each with its value and what it means
-
-_OPTIONS = {"n": "ports"}
-"""Options of `hipsnet init` that are not called as their key in the file."""
-
-_TEXT = """\
+_TITLE = """\
 # {title}
 # `hipsnet schema` prints what is allowed here; the commented lines show what holds when they are left out.
+"""
+_HEAD = """\
 version: 1
 name: {name}
 
@@ -26,6 +28,8 @@ fabric:
 link:
   rate: {rate}   # of every port, each way; or `unlimited`
   mtu: {mtu}
+"""
+_REST = """\
   # delay: 0us   # one way, added to every cable
 
 # addresses:
@@ -54,77 +58,74 @@ nodes: lab   # this machine; or real hosts:
 """
 
 
-def bcube(n: int, levels: int, name: str, rate: str, mtu: int) -> str:
-    """Return the file of BCube(n, levels); InputError that names the option when one is wrong."""
-    fabric: Fabric = {
-        "kind": ("bcube", ""),
-        "n": (n, "ports of every switch"),
-        "levels": (levels, "ports of every server; there are n^levels servers"),
-    }
-    return _write(f"BCube({n},{levels})", fabric, "level", "s" + "0" * levels, levels, name, rate, mtu)
+@dataclass(frozen=True)
+class Option:
+    """An option of `hipsnet init KIND`, made from a field of the kind; a list is given divided by commas."""
+
+    field: str
+    flag: str
+    help: str
+    is_list: bool
+    is_required: bool
+    default: Any
 
 
-def torus(dims: str, name: str, rate: str, mtu: int) -> str:
-    """Return the file of a torus with dims like "3,3"; InputError that names the option when one is wrong."""
-    lengths = [part.strip() for part in dims.split(",")]
-    note = "servers along each dimension; along a side of 2 there is one cable"
-    fabric: Fabric = {"kind": ("torus", ""), "dims": (lengths, note)}
-    ports = sum(1 if side == "2" else 2 for side in lengths)
-    title = f"Torus {'x'.join(lengths)}"
-    return _write(title, fabric, "dimension", "s" + "0" * len(lengths), ports, name, rate, mtu)
-
-
-def fattree(servers: int, nics: int, k: int | None, name: str, rate: str, mtu: int) -> str:
-    """Return the file of a Fat-Tree, with the smallest k that fits unless given; InputError as above."""
-    fabric: Fabric = {
-        "kind": ("fattree", ""),
-        "servers": (servers, ""),
-        "nics": (nics, "ports of every server"),
-    }
-    if k is not None:
-        fabric["k"] = (k, "ports of every switch")
-    first = "s" + "0" * len(str(servers - 1))
-    return _write(f"Fat-Tree of {servers} servers", fabric, "layer", first, nics, name, rate, mtu)
-
-
-def _write(
-    title: str,
-    fabric: Fabric,
-    level: str,
-    server: str,
-    ports: int,
-    name: str,
-    rate: str,
-    mtu: int,
-) -> str:
-    lines = []
-    for key, (value, note) in fabric.items():
-        text = f"  {key}: {_scalar(value)}"
-        lines.append(f"{text:<12}  # {note}\n" if note else f"{text}\n")
-    interfaces = [f"#       - interface: eth{index + 1}\n" for index in range(min(max(ports, 1), 16))]
-    text = _TEXT.format(
-        title=title.replace("\n", " "),
-        name=_scalar(name),
-        fabric="".join(lines),
-        rate=_scalar(rate),
-        mtu=mtu,
-        level=level,
-        server=server,
-        ports="".join(interfaces),
+def options(kind: type[FabricKind]) -> tuple[Option, ...]:
+    """Return the options of a kind, in order of its fields."""
+    return tuple(
+        Option(
+            field=name,
+            flag=f"--{kind.option_names.get(name, name.replace('_', '-'))}",
+            help=f"{field.description or name}{', like 3,3' if _is_list(field.annotation) else ''}",
+            is_list=_is_list(field.annotation),
+            is_required=field.is_required(),
+            default=None if field.is_required() else field.default,
+        )
+        for name, field in kind.model_fields.items()
+        if name != "kind"
     )
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is tuple
+
+
+def write(kind: type[FabricKind], parameters: Mapping[str, object], name: str, rate: str, mtu: int) -> str:
+    """Return the topology file of a kind with these parameters, by field; None leaves a parameter out.
+
+    Raises InputError that names the option when a value is not allowed.
+    """
+    lines, known = [f"  kind: {kind.kind_name()}\n"], options(kind)
+    for option in known:
+        value = parameters.get(option.field)
+        if value is not None:
+            items = [part.strip() for part in str(value).split(",")] if option.is_list else value
+            about = kind.model_fields[option.field].description
+            lines.append(f"{f'  {option.field}: {_scalar(items)}':<12}  # {about}\n")
+    text = _HEAD.format(name=_scalar(name), fabric="".join(lines), rate=_scalar(rate), mtu=mtu)
     try:
-        read(text)
+        shape = read(text).fabric
     except NotReadable as error:
-        raise InputError("\n".join(_sentence(problem, fabric) for problem in error.problems)) from None
-    return text
+        raise InputError("\n".join(_sentence(problem, known) for problem in error.problems)) from None
+    interfaces = [
+        f"#       - interface: eth{index + 1}\n" for index in range(min(shape.ports_per_server, 16))
+    ]
+    return (
+        _TITLE.format(title=shape.title)
+        + text
+        + _REST.format(
+            level=shape.level_noun,
+            server=server_name((0,) * len(shape.radices), shape.radices),
+            ports="".join(interfaces),
+        )
+    )
 
 
-def _sentence(problem: Problem, fabric: Fabric) -> str:
-    """What is wrong, of the options that were typed and not of the file that they would make."""
+def _sentence(problem: Problem, known: Sequence[Option]) -> str:
+    """Say what is wrong with the options that were given, not with the file that they would make."""
     key = re.sub(r"\[\d+\]$", "", problem.key).rpartition(".")[2]
-    keys = [name for name in fabric if name != "kind"] if key == "fabric" else [key]
-    options = ", ".join(f"--{_OPTIONS.get(name, name)}" for name in keys)
-    return f"{options}: found {problem.found}; allowed: {problem.allowed}"
+    flags = [option.flag for option in known if key in ("fabric", option.field)] or [f"--{key}"]
+    return f"{', '.join(flags)}: found {problem.found}; allowed: {problem.allowed}"
 
 
 def _scalar(value: object) -> str:

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hipsnet.topology import explain, paths, templates
+from hipsnet.topology import KINDS, FabricKind, explain, paths, templates
 from orchestrator import topology_file
 from orchestrator.views import path_view
 
@@ -29,42 +31,36 @@ def schema() -> None:
     typer.echo(json.dumps(explain.json_schema(), indent=2))
 
 
-@init.command("bcube")
-def init_bcube(
-    ports: Annotated[int, typer.Option(help="n: ports of every switch")],
-    levels: Annotated[int, typer.Option(help="k: levels of switches = ports of every server")],
-    name: Name = "demo",
-    rate: Rate = "500Mbit/s",
-    mtu: Mtu = 9000,
-) -> None:
-    """BCube(n,k): n^k servers with k ports each."""
-    typer.echo(templates.bcube(ports, levels, name, rate, mtu), nl=False)
+def _init_command(kind: type[FabricKind]) -> Callable[..., None]:
+    """Return the command that writes a file of this kind; its options are the kind's parameters."""
+
+    def command(name: str, rate: str, mtu: int, **parameters: object) -> None:
+        typer.echo(templates.write(kind, parameters, name, rate, mtu), nl=False)
+
+    common = inspect.signature(_common, eval_str=True).parameters.values()
+    added = [_parameter(option) for option in templates.options(kind)]
+    command.__signature__ = inspect.Signature([*added, *common])  # type: ignore[attr-defined]
+    return command
 
 
-@init.command("torus")
-def init_torus(
-    dims: Annotated[str, typer.Option(help="servers along each dimension, like 3,3")],
-    name: Name = "demo",
-    rate: Rate = "500Mbit/s",
-    mtu: Mtu = 9000,
-) -> None:
-    """A torus of any number of dimensions, without switches."""
-    typer.echo(templates.torus(dims, name, rate, mtu), nl=False)
+def _common(*, name: Name = "demo", rate: Rate = "500Mbit/s", mtu: Mtu = 9000) -> None:
+    """Carry the options that all kinds have."""
 
 
-@init.command("fattree")
-def init_fattree(
-    servers: Annotated[int, typer.Option(help="number of servers")],
-    nics: Annotated[int, typer.Option(help="ports of every server")] = 1,
-    k: Annotated[
-        int | None, typer.Option(help="ports of every switch [default: the smallest that fits]")
-    ] = None,
-    name: Name = "demo",
-    rate: Rate = "500Mbit/s",
-    mtu: Mtu = 9000,
-) -> None:
-    """A three-layer Fat-Tree of routers."""
-    typer.echo(templates.fattree(servers, nics, k, name, rate, mtu), nl=False)
+def _parameter(option: templates.Option) -> inspect.Parameter:
+    default = inspect.Parameter.empty if option.is_required else option.default
+    written: Any = str if option.is_list else int
+    annotation: Any = Annotated[
+        written | None if default is None else written, typer.Option(option.flag, help=option.help)
+    ]
+    return inspect.Parameter(
+        option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+for _kind in KINDS:
+    _help = (_kind.__doc__ or "").partition("\n")[0]
+    init.command(_kind.kind_name(), help=_help)(_init_command(_kind))
 
 
 @app.command()
@@ -74,7 +70,7 @@ def routes(
     target: Annotated[str, typer.Argument(metavar="DST", help="another server")],
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Print the disjoint paths from one server to another."""
+    """Print the paths from one server to another: disjoint ones, or one per NIC."""
     _, fabric = topology_file.load(file)
     found = paths(fabric, source, target)
     if as_json:
@@ -90,7 +86,7 @@ def graph(
         Path, typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg, .png or .dot")
     ],
 ) -> None:
-    """Draw the fabric: BCube by levels, Torus as a grid, Fat-Tree as layers."""
+    """Draw the fabric."""
     from orchestrator.views import drawing  # matplotlib takes a second to import: only for those who draw
 
     topology, fabric = topology_file.load(file)

@@ -95,16 +95,10 @@ def title(topology: Topology, fabric: Fabric, settings: Settings, measurement: M
     ports = len(fabric.servers[0].ports)
     exchange = f" ({', '.join(settings.exchange)} inside the levels)" if settings.exchange else ""
     return (
-        f"# {fabric.name}: {_shape(fabric)}, {len(fabric.servers)} servers with {ports} "
+        f"# {fabric.name}: {fabric.shape.title}, {len(fabric.servers)} servers with {ports} "
         f"port{'s' if ports > 1 else ''} at {topology.link.rate}; {settings.algorithm}{exchange} over "
         f"{settings.transport}; iterations: {measurement.iterations}, and {measurement.warmup} to warm up"
     )
-
-
-def _shape(fabric: Fabric) -> str:
-    if fabric.kind == "bcube":
-        return f"BCube({fabric.dims[0]},{len(fabric.dims)})"
-    return f"Torus {'x'.join(map(str, fabric.dims))}" if fabric.kind == "torus" else "Fat-Tree"
 
 
 def row(result: Result) -> str:

@@ -86,8 +86,8 @@ def as_text(view: View, server: Server) -> str:
     """Return the stages of one server, then the summary, as lines."""
     schedule = view.schedule
     lines = [
-        f"{schedule.algorithm} on {view.fabric.name}, {_shape(view.fabric)}: {schedule.world_size} servers, "
-        f"{_plural(schedule.threads, 'thread')}, {schedule.count} x {view.dtype} "
+        f"{schedule.algorithm} on {view.fabric.name}, {view.fabric.shape.title}: "
+        f"{schedule.world_size} servers, {_plural(schedule.threads, 'thread')}, {schedule.count} x {view.dtype} "
         f"({approximate_size(view.size_bytes)})",
         f"server <{server.name.removeprefix('s')}> is rank {server.rank}",
     ]
@@ -145,7 +145,7 @@ def _arrows(view: View, server: Server | None) -> Iterator[_Arrow]:
             source_port=port.name,
             target=target.name,
             target_port=target.ports[entry].name,
-            level=port.index if view.fabric.kind == "fattree" else port.level,
+            level=view.fabric.shape.port_number(port),
             reduces=bool(transfer["op"] == REDUCE),
             offset=int(transfer["offset"]),
             length=int(transfer["length"]),
@@ -161,7 +161,7 @@ def _stage_lines(view: View, server: Server, arrows: list[_Arrow]) -> Iterator[s
     """Thread by thread; what the server sends in a round before what it receives."""
     arrows.sort(key=lambda arrow: (arrow.thread, arrow.round, arrow.target == server.name))
     several_rounds = len({arrow.round for arrow in arrows}) > 1
-    noun = {"bcube": "level", "torus": "dimension", "fattree": "NIC"}[view.fabric.kind]
+    noun = view.fabric.shape.port_noun
     for thread, group in groupby(arrows, key=lambda arrow: arrow.thread):
         found = list(group)
         levels = sorted({arrow.level for arrow in found})
@@ -202,14 +202,6 @@ def _summary(view: View, server: Server) -> Iterator[str]:
     yield f"{_plural(report.steps, 'step')}, the longest transfer is {approximate_size(report.largest * item)}"
     if view.limit_s is not None:
         yield f"physical limit: {view.limit_s:.4g} s"
-
-
-def _shape(fabric: Fabric) -> str:
-    if fabric.kind == "bcube":
-        return f"BCube({fabric.dims[0]},{len(fabric.dims)})"
-    if fabric.kind == "torus":
-        return f"torus {'x'.join(map(str, fabric.dims))}"
-    return f"Fat-Tree with {_plural(len(fabric.servers[0].ports), 'NIC')} per server"
 
 
 def _plural(number: int, noun: str) -> str:

@@ -19,7 +19,7 @@ from hipsnet.node.derive import facing
 from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
-from hipsnet.topology import Fabric, Topology
+from hipsnet.topology import Fabric, Switch, Topology
 from hipsnet.topology.fabric import Port
 from orchestrator import topology_file
 from orchestrator.jobs import job, output
@@ -146,7 +146,7 @@ def flows(fabric: Fabric) -> list[Flow]:
     """An incast: to the first server, from all behind its switch where that is a bridge, else from all."""
     target = fabric.servers[0].ports[0]
     sources: Sequence[Port] = facing(fabric, target)
-    if fabric.kind == "fattree":
+    if any(isinstance(fabric.nodes[port.node], Switch) for port in sources):
         sources = [server.ports[0] for server in fabric.servers[1:]]
     return [Flow(source, target) for source in sources]
 

@@ -11,7 +11,7 @@ from rich.style import Style
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.top import severity
-from orchestrator.top.fabric_map import Plan, Spot, legend, plan
+from orchestrator.top.fabric_map import Plan, Spot, plan
 from orchestrator.top.line_view import Line, LineView
 
 
@@ -21,7 +21,7 @@ class MapView(LineView):
     def __init__(self, ports: WatchedPorts, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._plan = plan(ports)
-        self._legend = legend(ports.fabric)
+        self._legend = ports.fabric.shape.diagram_legend
         self._at = _places(self._plan)
         self._levels = np.full((2, len(ports)), severity.NONE)
         self._stopped, self._stops = self._levels.tolist()

@@ -24,7 +24,7 @@ def as_json(fabric: Fabric, paths: tuple[Path, ...]) -> dict[str, Any]:
 def as_text(fabric: Fabric, paths: tuple[Path, ...]) -> str:
     """Return the paths as lines: each with its destination address, then its hops."""
     plural = "s" if len(paths) > 1 else ""
-    kind = f"path{plural}, one per NIC" if fabric.kind == "fattree" else f"disjoint path{plural}"
+    kind = f"disjoint path{plural}" if fabric.shape.paths_are_disjoint else f"path{plural}, one per NIC"
     lines = [f"{fabric.name}: {paths[0].source} to {paths[0].target}, {len(paths)} {kind}"]
     for number, path in enumerate(paths, 1):
         hops = f"{len(path.hops)} hop{'s' if len(path.hops) > 1 else ''}"
@@ -54,9 +54,6 @@ def _hop_text(fabric: Fabric, hop: Hop) -> str:
 
 
 def _equal_ways(fabric: Fabric, path: Path) -> str:
-    """Say among how many equal ways the switches of a Fat-Tree choose."""
-    if fabric.kind != "fattree" or len(path.hops) == 2:
-        return ""
-    half = len(fabric.switches[-1].ports) // 2
-    ways = half if len(path.hops) == 4 else half**2
+    """Say among how many ways of equal cost the switches choose."""
+    ways = fabric.shape.equal_ways(path)
     return f", one of {ways} equal ways" if ways > 1 else ""

@@ -21,7 +21,7 @@ from hipsnet.node.pauses import mapped_pauses
 from hipsnet.node.storms import Storm, has_watchdog, read_storms, set_watchdog
 from hipsnet.node.testrun import run_frame
 from hipsnet.node.watchdog import Action, Watchdog
-from hipsnet.topology.schema import BCube, FatTree, Torus
+from hipsnet.topology.kinds import BCube, FatTree, Torus
 from tests.kernel.frames import PORT2, ethernet, ipv4, pfc
 from tests.kernel.rig import Rig
 from tests.kernel.sockets import endpoint

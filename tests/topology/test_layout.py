@@ -71,7 +71,7 @@ def test_the_words_say_what_is_shown() -> None:
     for part in ("N = 9 servers", "2 ports each", "6 switches", "500Mbit/s per port"):
         assert part in picture.subtitle
     assert picture.levels == ("level 0: 10.0.0.0/16", "level 1: 10.1.0.0/16")
-    assert layout.arrange(topology(FLOWS[7]), build(topology(FLOWS[7]))).title == "demo: Torus 2×3×2"  # noqa: RUF001
+    assert layout.arrange(topology(FLOWS[7]), build(topology(FLOWS[7]))).title == "demo: Torus 2x3x2"
     assert layout.arrange(topology(FLOWS[11]), build(topology(FLOWS[11]))).title == "demo: Fat-Tree(4)"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hipsnet.errors import TopologyError
 from hipsnet.topology import parse, templates
-from hipsnet.topology.schema import BCube
+from hipsnet.topology.kinds import BCube, Torus
 
 HEAD = "version: 1\nname: demo\nfabric: {kind: bcube, n: 3, levels: 2}\n"
 TWO = "version: 1\nname: demo\nfabric: {kind: bcube, n: 2, levels: 1}\n"
@@ -388,7 +388,9 @@ def test_deep_nesting_is_answered() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_whatever_is_damaged_the_answer_is_a_topology_or_its_error(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([FULL, templates.torus("3,3", "demo", "unlimited", 9000)]))
+    text = data.draw(
+        st.sampled_from([FULL, templates.write(Torus, {"dims": "3,3"}, "demo", "unlimited", 9000)])
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))

@@ -4,20 +4,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from hipsnet.errors import InputError
-from hipsnet.topology import build, parse, templates
+from hipsnet.topology import KINDS, FabricKind, build, parse, templates
+from hipsnet.topology.kinds import BCube, FatTree, Torus
 from hipsnet.topology.schema import Pfc
 
+
+def write(
+    kind: type[FabricKind], name: str = "demo", rate: str = "500Mbit/s", mtu: int = 9000, **parameters: object
+) -> str:
+    return templates.write(kind, parameters, name, rate, mtu)
+
+
 TEXTS = {
-    "bcube": templates.bcube(3, 2, "demo", "500Mbit/s", 9000),
-    "torus": templates.torus("2,3,2", "demo", "unlimited", 1500),
-    "fattree": templates.fattree(9, 1, None, "demo", "10Gbit/s", 4200),
-    "fattree with k": templates.fattree(9, 2, 8, "rack-7", "10Gbit/s", 4200),
+    "bcube": write(BCube, n=3, levels=2),
+    "torus": write(Torus, dims="2,3,2", rate="unlimited", mtu=1500),
+    "fattree": write(FatTree, servers=9, nics=1, k=None, rate="10Gbit/s", mtu=4200),
+    "fattree with k": write(FatTree, name="rack-7", servers=9, nics=2, k=8, rate="10Gbit/s", mtu=4200),
 }
+
+
+def test_every_kind_has_a_starter_here() -> None:
+    assert {text.split()[0] for text in TEXTS} == {kind.kind_name() for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -29,11 +41,11 @@ def test_a_starter_is_accepted(kind: str) -> None:
 
 def test_options_reach_the_file() -> None:
     torus = parse(TEXTS["torus"], "t.yaml")
-    assert torus.fabric.dims == (2, 3, 2)
+    assert torus.fabric == Torus(kind="torus", dims=(2, 3, 2))
     assert (torus.link.rate_bps, torus.link.mtu) == (None, 1500)
-    assert parse(TEXTS["fattree"], "t.yaml").fabric.ports_per_switch == 4
+    assert parse(TEXTS["fattree"], "t.yaml").fabric.switch_ports == 4
     tree = parse(TEXTS["fattree with k"], "t.yaml")
-    assert (tree.name, tree.fabric.k, tree.fabric.nics) == ("rack-7", 8, 2)
+    assert (tree.name, tree.fabric) == ("rack-7", FatTree(kind="fattree", servers=9, nics=2, k=8))
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -53,24 +65,23 @@ def test_the_commented_hosts_have_the_servers_name_and_ports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("kind", "arguments", "told"),
     [
-        (
-            lambda: templates.bcube(1, 2, "demo", "500Mbit/s", 9000),
-            "--ports: found 1; allowed: a whole number from 2 to 1024",
-        ),
-        (lambda: templates.bcube(3, 0, "demo", "500Mbit/s", 9000), "--levels: found 0; allowed: "),
-        (lambda: templates.bcube(3, 2, "Demo: x", "500Mbit/s", 9000), "--name: found "),
-        (lambda: templates.bcube(3, 2, "demo\nlink: 3", "500Mbit/s", 9000), "--name: found "),
-        (lambda: templates.bcube(3, 2, "demo", "fast", 9000), "--rate: found fast; allowed: .* or unlimited"),
-        (lambda: templates.bcube(3, 2, "demo", "500Mbit/s", 100), "--mtu: found 100; allowed: "),
-        (lambda: templates.torus("3,x", "demo", "500Mbit/s", 9000), "--dims: found x; allowed: "),
-        (lambda: templates.torus("", "demo", "500Mbit/s", 9000), '--dims: found ""; allowed: '),
-        (lambda: templates.fattree(0, 1, None, "demo", "500Mbit/s", 9000), "--servers: found 0; allowed: "),
-        (lambda: templates.fattree(9, 1, 3, "demo", "500Mbit/s", 9000), "--k: found 3; allowed: "),
-        (lambda: templates.fattree(90, 1, 4, "demo", "500Mbit/s", 9000), "--servers, --nics, --k: found "),
+        (BCube, {"n": 1, "levels": 2}, "--ports: found 1; allowed: a whole number from 2 to 1024"),
+        (BCube, {"n": 3, "levels": 0}, "--levels: found 0; allowed: "),
+        (BCube, {"n": 3, "levels": 2, "name": "Demo: x"}, "--name: found "),
+        (BCube, {"n": 3, "levels": 2, "name": "demo\nlink: 3"}, "--name: found "),
+        (BCube, {"n": 3, "levels": 2, "rate": "fast"}, "--rate: found fast; allowed: .* or unlimited"),
+        (BCube, {"n": 3, "levels": 2, "mtu": 100}, "--mtu: found 100; allowed: "),
+        (Torus, {"dims": "3,x"}, "--dims: found x; allowed: "),
+        (Torus, {"dims": ""}, '--dims: found ""; allowed: '),
+        (FatTree, {"servers": 0}, "--servers: found 0; allowed: "),
+        (FatTree, {"servers": 9, "k": 3}, "--k: found 3; allowed: "),
+        (FatTree, {"servers": 90, "k": 4}, "--servers, --nics, --k: found "),
     ],
 )
-def test_wrong_options_are_named_as_they_were_typed(write: Callable[[], str], told: str) -> None:
+def test_wrong_options_are_named_as_they_were_typed(
+    kind: type[FabricKind], arguments: dict[str, Any], told: str
+) -> None:
     with pytest.raises(InputError, match=f"(?s)^{told}"):
-        write()
+        write(kind, **arguments)

@@ -129,7 +129,7 @@ def measure(title: str, topology: Topology, fabric: Fabric, seconds: float) -> S
 
 def flows(fabric: Fabric) -> list[Flow]:
     """Who sends to whom."""
-    if fabric.kind == "bcube":
+    if fabric.shape.hips:
         ports = [port for server in fabric.servers for port in server.ports]
         return [Flow(port, other) for port in ports for other in facing(fabric, port)]
     pairs = [(a, b) for a in fabric.servers for b in fabric.servers if a is not b]

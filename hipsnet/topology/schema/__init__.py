@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The topology file's typed, versioned schema."""
 
-from hipsnet.topology.schema.fabric import BCube, FatTree, Torus
 from hipsnet.topology.schema.link import Addresses
 from hipsnet.topology.schema.nic import Nic, PortBuffers
 from hipsnet.topology.schema.nodes import Host
@@ -11,13 +10,10 @@ from hipsnet.topology.schema.topology import Topology
 
 __all__ = [
     "Addresses",
-    "BCube",
-    "FatTree",
     "Host",
     "Nic",
     "Pfc",
     "PortBuffers",
     "Roce",
     "Topology",
-    "Torus",
 ]

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from hipsnet.topology.schema.fabric import BCube, FatTree, Torus
+from hipsnet.topology.schema.fabric import AnyKind
 from hipsnet.topology.schema.link import Addresses, Cable
 from hipsnet.topology.schema.nic import Nic
 from hipsnet.topology.schema.nodes import Lab, Nodes
@@ -25,7 +25,7 @@ class Topology(Section):
         description="name of the fabric; marks everything that is made for it",
         examples=["demo", "rack-7"],
     )
-    fabric: Annotated[BCube | Torus | FatTree, Field(discriminator="kind")]
+    fabric: AnyKind
     link: Cable = Cable()
     addresses: Addresses = Addresses()
     roce: Roce = Roce()

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of fabric kinds: a kind is one class in one module, and one line here."""
+
+from __future__ import annotations
+
+from hipsnet.topology.kinds.bcube import BCube
+from hipsnet.topology.kinds.fattree import FatTree
+from hipsnet.topology.kinds.kind import FabricKind, HipsLevels
+from hipsnet.topology.kinds.torus import Torus
+
+KINDS: tuple[type[FabricKind], ...] = (
+    BCube,
+    Torus,
+    FatTree,
+)
+
+__all__ = ["KINDS", "BCube", "FabricKind", "FatTree", "HipsLevels", "Torus"]
