@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pacer: a token bucket that is kept as the time at which the next frame may go. It has no tick, and
- * divides only when the rate changes.
+ * A token bucket, stored as the time at which the next frame may be sent. There is no tick, and a division
+ * only when the rate changes.
  *
- * A sender that was held up may catch up by `burst_ns` of frames; over any time t it so sends no more than
+ * A delayed sender may catch up by `burst_ns` of frames: in any interval t it sends at most
  * rate * (t + burst_ns) and one frame.
  */
 #pragma once
@@ -13,16 +13,16 @@
 #include "wire/types.h"
 
 #define PACER_FRACTION_BITS 24
-#define BITS_PER_SECOND_MIN 1000 /* slower, and the arithmetic would overflow */
+#define BITS_PER_SECOND_MIN 1000 /* the arithmetic overflows below */
 
 struct pacer {
-	u64 next_ns;  /* when the next frame may go */
-	u64 fraction; /* of the nanosecond after it */
-	u64 byte_ns;  /* what a byte takes, in nanoseconds << PACER_FRACTION_BITS; 0 at no limit */
+	u64 next_ns;  /* when the next frame may be sent */
+	u64 fraction; /* of a nanosecond, to be added to next_ns */
+	u64 byte_ns;  /* time of a byte, in nanoseconds << PACER_FRACTION_BITS; 0: no limit */
 	u64 burst_ns;
 };
 
-/* From the next frame on. A rate of 0 is no limit. */
+/* Takes effect with the next frame. A rate of 0 is no limit. */
 static inline void pacer_set_rate(struct pacer *pacer, u64 rate_bps)
 {
 	const u64 byte_ns = 8000000000ULL << PACER_FRACTION_BITS;
@@ -43,7 +43,7 @@ static inline bool pacer_may_send(const struct pacer *pacer, u64 now_ns)
 	return now_ns >= pacer->next_ns;
 }
 
-/* Counts a frame that goes now. */
+/* Accounts for a frame that is sent now. */
 static inline void pacer_sent(struct pacer *pacer, u32 bytes, u64 now_ns)
 {
 	u64 earliest = now_ns > pacer->burst_ns ? now_ns - pacer->burst_ns : 0;

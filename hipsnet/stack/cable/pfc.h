@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Priority flow control (IEEE 802.1Qbb) of one port: what the other end of the cable has stopped here, and
- * what is stopped there. Pure state: frames come and go as their values, time is an argument, in nanoseconds
- * of any clock that never goes back.
+ * Priority flow control (IEEE 802.1Qbb) of one port: which priorities the peer has paused here, and which
+ * ones this port has paused at the peer. Pure state without I/O: frames are values, time is an argument, in
+ * nanoseconds of any monotonic clock.
  *
- * Who sends:     pfc_is_paused() before each frame; pfc_receive() for each PFC frame that comes in.
- * Who receives:  pfc_watch() whenever a priority's buffer has grown or shrunk (or pfc_stop() and pfc_go());
- *                pfc_take() until it has no more, and each of them sent; again at pfc_refresh_ns().
- * Who counts:    pfc_settle() now and then, so that a pause that lasts is seen to grow.
+ * A sender calls pfc_is_paused() before each frame, and pfc_receive() for each PFC frame that arrives.
+ * A receiver calls pfc_watch() whenever the fill level of a priority's buffer changes (or pfc_stop() and
+ * pfc_go()), then sends what pfc_take() returns until it returns nothing, and again at pfc_refresh_ns().
+ * Both call pfc_settle() from time to time, so that the counters include a pause that still lasts.
  */
 #pragma once
 
@@ -16,22 +16,21 @@
 #include "wire/pfc.h"
 
 #define PFC_QUANTUM_BITS  512
-#define PFC_LONGEST       0xffff         /* quanta that an XOFF asks for */
-#define PFC_UNLIMITED_BPS 10000000000ULL /* what a port without a rate is taken for */
+#define PFC_LONGEST       0xffff         /* quanta of an XOFF */
+#define PFC_UNLIMITED_BPS 10000000000ULL /* assumed rate of a port without a limit */
 #define PFC_NEVER         (~0ULL)
 #define PFC_NS_PER_US     1000
 #define PFC_NS_PER_S      1000000000ULL
 
-/* Of one port and priority, all 64 bits wide. rx is what the other end asked of us, tx what we asked of it.
- */
+/* Of one port and priority, 64 bits each. rx: pauses that the peer requested; tx: pauses requested of it. */
 /* clang-format off */
 #define PFC_COUNTERS(COUNTER)                                                                \
-	COUNTER(rx_pause_frames,      "PFC frames that came and named the priority, XON too") \
-	COUNTER(rx_pause_transitions, "times that it went from open to paused here")          \
-	COUNTER(rx_pause_us,          "microseconds that it was paused here")                 \
-	COUNTER(tx_pause_frames,      "PFC frames sent that name the priority, XON too")      \
-	COUNTER(tx_pause_transitions, "times that it was stopped at the other end")           \
-	COUNTER(tx_pause_us,          "microseconds that it was stopped at the other end")
+	COUNTER(rx_pause_frames,      "PFC frames received for the priority, XON included")   \
+	COUNTER(rx_pause_transitions, "transitions to paused at this port")                   \
+	COUNTER(rx_pause_us,          "microseconds paused at this port")                     \
+	COUNTER(tx_pause_frames,      "PFC frames sent for the priority, XON included")       \
+	COUNTER(tx_pause_transitions, "transitions to paused at the peer")                    \
+	COUNTER(tx_pause_us,          "microseconds paused at the peer")
 /* clang-format on */
 
 #define PFC_FIELD(name, meaning) u64 name;
@@ -41,21 +40,21 @@ struct pfc_counters {
 };
 
 struct pfc_priority {
-	u64 paused_until_ns; /* by the other end */
+	u64 paused_until_ns; /* by the peer */
 	u64 paused_counted_ns;
-	u64 refresh_ns; /* when the other end has to hear of it again */
+	u64 refresh_ns; /* when XOFF has to be repeated */
 	u64 stopped_counted_ns;
-	bool stopped; /* at the other end */
-	bool is_news; /* the other end does not know of it yet */
+	bool stopped; /* at the peer, by this port */
+	bool is_news; /* `stopped` has changed since the last frame */
 };
 
 struct pfc_port {
 	u64 rate_bps;
-	struct pfc_counters *counters; /* one for each priority, where others can read them */
+	struct pfc_counters *counters; /* one for each priority, in memory that others may read */
 	struct pfc_priority priority[PRIORITIES];
 };
 
-/* `rate_bps` is the cable's, 0 for one without a limit. */
+/* `rate_bps` is the rate of the cable, 0 for no limit. */
 static inline void pfc_init(struct pfc_port *port, u64 rate_bps, struct pfc_counters *counters)
 {
 	*port = (struct pfc_port){.rate_bps = rate_bps ? rate_bps : PFC_UNLIMITED_BPS, .counters = counters};
@@ -66,7 +65,7 @@ static inline u64 pfc_quanta_ns(const struct pfc_port *port, u16 quanta)
 	return quanta * PFC_QUANTUM_BITS * PFC_NS_PER_S / port->rate_bps;
 }
 
-/* Adds whole microseconds of [*counted_ns, end_ns] and leaves the rest for the next time. */
+/* Adds the whole microseconds of [*counted_ns, end_ns]; the remainder is counted next time. */
 static inline void pfc_add_us(u64 *us, u64 *counted_ns, u64 end_ns)
 {
 	if (end_ns > *counted_ns) {
@@ -88,20 +87,20 @@ static inline void pfc_count(struct pfc_port *port, unsigned priority, u64 now)
 		pfc_add_us(&count->tx_pause_us, &state->stopped_counted_ns, now);
 }
 
-/* Brings the counters of time up to now. */
+/* Updates the time counters. */
 static inline void pfc_settle(struct pfc_port *port, u64 now)
 {
 	for (unsigned priority = 0; priority < PRIORITIES; priority++)
 		pfc_count(port, priority, now);
 }
 
-/* Whether nothing of this priority may be sent now. A frame that has begun goes on to its end. */
+/* Whether no frame of this priority may begin now. A frame already begun is completed. */
 static inline bool pfc_is_paused(const struct pfc_port *port, unsigned priority, u64 now)
 {
 	return port->priority[priority].paused_until_ns > now;
 }
 
-/* A PFC frame came in: each priority it names waits as long as it says, from now; 0 opens it. */
+/* Handles a received PFC frame: each enabled priority pauses for its quanta from now; 0 ends the pause. */
 static inline void pfc_receive(struct pfc_port *port, const struct pfc *frame, u64 now)
 {
 	for (unsigned priority = 0; priority < PRIORITIES; priority++) {
@@ -119,7 +118,7 @@ static inline void pfc_receive(struct pfc_port *port, const struct pfc *frame, u
 	}
 }
 
-/* Stops a priority at the other end until pfc_go(). */
+/* Pauses a priority at the peer until pfc_go(). */
 static inline void pfc_stop(struct pfc_port *port, unsigned priority, u64 now)
 {
 	struct pfc_priority *state = &port->priority[priority];
@@ -127,7 +126,7 @@ static inline void pfc_stop(struct pfc_port *port, unsigned priority, u64 now)
 	if (state->stopped)
 		return;
 	state->stopped = true;
-	state->is_news = !state->is_news; /* what was not told yet is taken back */
+	state->is_news = !state->is_news; /* stop and go without a frame between them cancel out */
 	state->stopped_counted_ns = now;
 	port->counters[priority].tx_pause_transitions++;
 }
@@ -143,7 +142,7 @@ static inline void pfc_go(struct pfc_port *port, unsigned priority, u64 now)
 	state->is_news = !state->is_news;
 }
 
-/* Stops a priority whose buffer holds more than `xoff`, and lets it go when it holds no more than `xon`. */
+/* Pauses a priority at the peer while its buffer holds more than `xoff`, until it holds at most `xon`. */
 static inline void pfc_watch(struct pfc_port *port, unsigned priority, u64 held, u64 xoff, u64 xon, u64 now)
 {
 	if (held > xoff)
@@ -158,9 +157,8 @@ static inline bool pfc_is_due(const struct pfc_priority *state, u64 now)
 }
 
 /*
- * Takes the PFC frame that has to be sent now, but for its sender; false if there is none. A stop is told
- * again when half of its quanta have run, so that one frame may be lost, or late, and the other end stays
- * stopped.
+ * Fills in the PFC frame that has to be sent now, except for its source; false if there is none. XOFF is
+ * repeated after half of its quanta, so that the peer stays paused if one frame is lost or late.
  */
 static inline bool pfc_take(struct pfc_port *port, struct pfc *frame, u64 now)
 {
@@ -180,7 +178,7 @@ static inline bool pfc_take(struct pfc_port *port, struct pfc *frame, u64 now)
 	return frame->enabled != 0;
 }
 
-/* When pfc_take() will have something; PFC_NEVER if not before the next stop. */
+/* When pfc_take() will next return a frame; PFC_NEVER if not before the next change. */
 static inline u64 pfc_refresh_ns(const struct pfc_port *port)
 {
 	u64 next = PFC_NEVER;

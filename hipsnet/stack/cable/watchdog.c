@@ -21,7 +21,7 @@ static bool is_stuck(const struct watchdog_seen *last, const struct watchdog_see
 	return seen->held && seen->sent == last->sent && 100 * paused_ns > 99 * elapsed_ns;
 }
 
-/* Whether it has gone on for long enough. */
+/* Whether the condition has held for long enough. */
 static bool lasts(struct watchdog_queue *queue, bool goes_on, u64 most_ns, u64 enough_ns, u64 now)
 {
 	u64 elapsed_ns = now - queue->looked_ns;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The PFC watchdog of one queue, a lossless priority of a port, in the manner of SONiC's pfcwd: whether the
- * other end of the cable has stopped it for so long that it must be broken, and whether it is well again.
- * Pure state: what was seen and the time are arguments, in nanoseconds of a clock that never goes back.
+ * The PFC watchdog of one queue (a lossless priority of a port), modelled on SONiC's pfcwd: detects that the
+ * peer has paused the queue for so long that it must be broken, and that it has recovered. Pure state:
+ * observations and the time, in nanoseconds of a monotonic clock, are arguments.
  *
- * Looked at every watchdog_poll_ns(), a queue is in a *storm* when for `detect_ns` on end it has held frames,
- * has sent none, and was paused for more than 99 % of each poll. It is *restored* when for `restore_ns` on
- * end it was not paused at all.
+ * The queue is polled every watchdog_poll_ns(). It is in a *storm* after `detect_ns` in which, in every poll,
+ * it held frames, sent none, and was paused for more than 99 % of the time. It is *restored* after
+ * `restore_ns` without any pause.
  */
 #pragma once
 
@@ -15,10 +15,10 @@
 #include "wire/types.h"
 
 enum watchdog_action {
-	WATCHDOG_OFF,     /* there is none */
-	WATCHDOG_DROP,    /* what waits and what comes for the queue is lost */
-	WATCHDOG_FORWARD, /* the pause is not honoured */
-	WATCHDOG_ALERT,   /* it is told */
+	WATCHDOG_OFF,
+	WATCHDOG_DROP,    /* drop the frames in the queue and those that arrive for it */
+	WATCHDOG_FORWARD, /* do not honour the pause */
+	WATCHDOG_ALERT,   /* report the storm only */
 };
 
 struct watchdog {
@@ -26,7 +26,7 @@ struct watchdog {
 	enum watchdog_action action;
 };
 
-/* Of a queue since it is there, but for what it holds now. */
+/* One observation of a queue: what it holds now, and totals since its creation. */
 struct watchdog_seen {
 	u64 held; /* bytes */
 	u64 sent; /* frames */
@@ -36,8 +36,8 @@ struct watchdog_seen {
 struct watchdog_queue {
 	struct watchdog_seen last;
 	u64 looked_ns;
-	u64 counted_ns; /* of what would make it a storm, or well again */
-	u64 began_ns;   /* the first poll of that */
+	u64 counted_ns; /* how long the condition for the next state has held */
+	u64 began_ns;   /* the poll since which it has held */
 	bool is_storming;
 };
 
@@ -47,12 +47,12 @@ enum watchdog_news {
 	WATCHDOG_RESTORED,
 };
 
-/* The time from one look to the next: a tenth of the shorter time. */
+/* The poll interval: a tenth of the shorter of the two times. */
 u64 watchdog_poll_ns(const struct watchdog *watchdog);
 
 /*
- * Looks at a queue. A poll that comes late counts as two at most: who was not there has not seen what the
- * other end said.
+ * Polls a queue. A late poll counts as at most two intervals: a process that did not run has not seen the
+ * PFC frames that arrived meanwhile.
  */
 enum watchdog_news watchdog_look(const struct watchdog *watchdog, struct watchdog_queue *queue,
 				 const struct watchdog_seen *seen, u64 now);

@@ -41,7 +41,7 @@ static u32 pen_copy(struct pen *pen, const u8 *data, u32 bytes, u32 icrc)
 	return icrc;
 }
 
-/* What all packets of a pair have in common, made once. */
+/* The template of all packets of a pair. */
 void build_header(struct rc *rc)
 {
 	const struct rc_config *config = &rc->config;
@@ -65,7 +65,7 @@ void build_header(struct rc *rc)
 	rc->ip_sum = (u16)~get16(rc->header + ETHERNET_BYTES + IPV4_CHECKSUM);
 }
 
-/* The template with this packet's lengths, type of service and BTH; returns the headers' length. */
+/* Writes the headers: the template with this packet's fields. Returns their length. */
 static u32 put_headers(const struct rc *rc, const struct draft *draft, u8 *at, u32 pad, u32 total)
 {
 	u8 *ip = at + ETHERNET_BYTES, *udp = ip + IPV4_BYTES, *bth = udp + UDP_BYTES;
@@ -92,7 +92,7 @@ static u32 put_headers(const struct rc *rc, const struct draft *draft, u8 *at, u
 	return (u32)(room.at - at);
 }
 
-/* The frame's bytes; 0 if they have no room. */
+/* Returns the frame's length; 0 if the buffers are too short. */
 u32 build_frame(const struct rc *rc, const struct draft *draft, const struct span *out, u32 spans)
 {
 	static const u8 nothing[CNP_BYTES];

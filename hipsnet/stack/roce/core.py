@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stack's C core for Python: compiled with its first use, its declarations read from its own headers."""
+"""The stack's C core for Python: compiled on first use, with the declarations of its own headers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = ("wire/types.h", "roce/rc.h", "roce/endpoint.h")
 
 
 class Core(NamedTuple):
-    """An open library: `ffi` makes C values, `lib` has the functions and constants."""
+    """An open library: `ffi` creates C values, `lib` has the functions and constants."""
 
     ffi: Any
     lib: Any
@@ -39,7 +39,7 @@ def load(
     headers: Sequence[str] = (),
     link: Sequence[str] = (),
 ) -> Core:
-    """The core with other `sources` of this room and what their `headers` declare, compiled in `folder`.
+    """The core with further `sources` of this package and their `headers`' declarations, compiled in `folder`.
 
     Raises CapabilityError if it cannot be compiled.
     """
@@ -49,7 +49,7 @@ def load(
 
 
 def declarations(header: str) -> str:
-    """What a header declares, as cffi reads it: without the preprocessor's lines but macros that are numbers."""
+    """A header as cffi can read it: without preprocessor lines, except macros that are numbers."""
     text = re.sub(r"/\*.*?\*/", "", (FOLDER / header).read_text(), flags=re.DOTALL)
     number = re.compile(r"#define (\w+)\s+(0x[0-9a-fA-F]+|\d+)(?:U|UL|ULL)?\s*$")
     lines = []

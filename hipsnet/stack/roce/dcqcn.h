@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DCQCN's reaction point: the rate of a sender that is told of congestion by CNPs.
+ * DCQCN's reaction point: the rate of a sender that receives CNPs.
  *
- * Y. Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5. A CNP cuts
- * the current rate by alpha / 2 and makes it the rate to come back to; without CNPs it comes half the way
- * back at every event, of which there is one each INCREASE_NS and one each INCREASE_BYTES. After five events
- * of one kind the target grows too, after five of both it grows faster. Alpha says how much of the time there
- * was congestion of late. Steps that the paper gives for 40 Gbit/s are shares of the port's rate here.
+ * Y. Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5. A CNP makes
+ * the current rate the target and then cuts the current rate by alpha / 2. Each increase event moves the
+ * current rate half-way to the target; events occur at a time interval and at a byte interval. After five
+ * events of one kind the target grows too, after five of both kinds it grows faster. Alpha estimates how
+ * often the path is congested. Steps that the paper gives for 40 Gbit/s are fractions of the port's rate
+ * here.
  *
- * Its times are those of a network whose packets follow each other in less than a microsecond. Where a packet
- * takes longer than the 50 us between two CNPs, nobody can tell in that time whether it helped: there the
- * time that a packet takes is the unit, of which alpha's pace is 1.1 and that of the increase is 6.
+ * The intervals suit a network whose packets take less than a microsecond. Where a packet takes longer than
+ * the 50 us between two CNPs, a sender would be cut again before its next packet. There the time of a packet
+ * is the unit: alpha decays every 1.1 units, the rate increases every 6.
  */
 #pragma once
 
@@ -18,26 +19,26 @@
 
 #define DCQCN_ALPHA_ONE      (1U << 16)
 #define DCQCN_GAIN_SHIFT     8     /* g = 1/256 */
-#define DCQCN_CNP_NS         50000 /* a receiver sends a CNP at most this often: the unit */
-#define DCQCN_ALPHA_TENTHS   11    /* of the unit: alpha decays at this pace, 55 us */
-#define DCQCN_INCREASE_UNITS 6     /* 300 us as mlx5 has it; the paper: 1.5 ms */
-#define DCQCN_INCREASE_SENDS 7     /* as many times what the port sends meanwhile: 10 MB at 40 Gbit/s */
+#define DCQCN_CNP_NS         50000 /* least time between two CNPs: the unit */
+#define DCQCN_ALPHA_TENTHS   11    /* of the unit, between two decays of alpha: 55 us */
+#define DCQCN_INCREASE_UNITS 6     /* between two timed increases: 300 us as in mlx5; the paper: 1.5 ms */
+#define DCQCN_INCREASE_SENDS 7     /* the byte interval: so many times what the port sends in that time */
 #define DCQCN_FAST_EVENTS    5
 #define DCQCN_ADD_SHIFT      10 /* 1/1024 of the port's rate: 40 Mbit/s at 40 Gbit/s */
 #define DCQCN_HYPER_SHIFT    7  /* 1/128 */
 #define DCQCN_FLOOR_SHIFT    7
-#define DCQCN_TURNS_MAX      1024 /* after a long silence: alpha and the rate are at rest by then */
+#define DCQCN_TURNS_MAX      1024 /* after a long silence: alpha and the rate have settled by then */
 
 struct dcqcn {
 	u64 port_bps, current_bps, target_bps;     /* port_bps 0: no congestion control */
-	u64 alpha_ns, increase_ns, increase_bytes; /* the paces */
+	u64 alpha_ns, increase_ns, increase_bytes; /* the intervals */
 	u32 alpha;                                 /* DCQCN_ALPHA_ONE is 1 */
 	u32 time_events, byte_events;
 	u64 bytes;
 	u64 alpha_at_ns, increase_at_ns;
 };
 
-/* How far CNPs are apart, on a port where the longest packets have so many bytes; any rate is 0. */
+/* The least time between two CNPs on a port with packets of `packet_bytes`; `port_bps` 0: no limit. */
 static inline u64 dcqcn_unit_ns(u64 port_bps, u32 packet_bytes)
 {
 	u64 packet_ns = port_bps ? packet_bytes * 8000000000ULL / port_bps : 0;
@@ -62,7 +63,7 @@ static inline void dcqcn_init(struct dcqcn *state, u64 port_bps, u64 unit_ns, u6
 	};
 }
 
-/* A CNP came. */
+/* A CNP has arrived. */
 static inline void dcqcn_cut(struct dcqcn *state, u64 now_ns)
 {
 	u64 floor = state->port_bps >> DCQCN_FLOOR_SHIFT;
@@ -90,7 +91,7 @@ static inline void dcqcn_increase(struct dcqcn *state)
 	state->current_bps = (state->current_bps + state->target_bps + 1) / 2;
 }
 
-/* A frame of so many bytes was sent. */
+/* A frame was sent. */
 static inline void dcqcn_sent(struct dcqcn *state, u32 bytes)
 {
 	state->bytes += bytes;
@@ -101,7 +102,7 @@ static inline void dcqcn_sent(struct dcqcn *state, u32 bytes)
 	dcqcn_increase(state);
 }
 
-/* What time alone has done until now. */
+/* Applies the timed events up to now. */
 static inline void dcqcn_advance(struct dcqcn *state, u64 now_ns)
 {
 	for (int i = 0; state->alpha_at_ns <= now_ns && i < DCQCN_TURNS_MAX; i++) {
@@ -113,7 +114,7 @@ static inline void dcqcn_advance(struct dcqcn *state, u64 now_ns)
 		dcqcn_increase(state);
 		state->increase_at_ns += state->increase_ns;
 	}
-	/* What a long silence has left over is forgotten. */
+	/* After a long silence the remaining events are skipped. */
 	if (state->alpha_at_ns <= now_ns)
 		state->alpha_at_ns = now_ns + state->alpha_ns;
 	if (state->increase_at_ns <= now_ns)

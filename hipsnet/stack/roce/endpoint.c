@@ -68,8 +68,8 @@ struct regions *endpoint_regions(struct endpoint *endpoint)
 }
 
 /*
- * The place in the lower bits and chance in the upper: packets of a pair that is gone do not reach the one
- * that has its place now. Numbers 0 and 1 have a meaning of their own (IBTA 3.5.3), and 0xffffff too.
+ * A QPN has the table index in its lower bits and random bits above: packets for a destroyed pair do not
+ * reach its successor at the same index. QPNs 0, 1 (IBTA 3.5.3) and 0xffffff are reserved.
  */
 bool endpoint_add_pair(struct endpoint *endpoint, struct rc *rc, u32 *qpn)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An endpoint: the queue pairs and the memory regions of a process, and the way of a frame to its pair.
+ * An endpoint: the queue pairs and memory regions of a process, and the dispatch of frames to pairs.
  *
- * The Python face reads this file (core.py): declarations only, and no macros but numbers.
+ * The Python bindings read this file (core.py): it may contain declarations and macros that are numbers,
+ * nothing else.
  */
 #pragma once
 
@@ -12,8 +13,8 @@
 #include "wire/types.h"
 
 /*
- * Room for so many pairs and regions, both powers of two up to 65536. The seed makes QPNs and keys hard to
- * guess. NULL if memory is short.
+ * A new endpoint for so many pairs and regions, both powers of two up to 65536. The seed makes QPNs and keys
+ * hard to guess. NULL if memory is short.
  */
 struct endpoint *endpoint_create(u32 pairs, u32 regions, u64 seed);
 
@@ -21,20 +22,20 @@ struct endpoint *endpoint_create(u32 pairs, u32 regions, u64 seed);
 void endpoint_destroy(struct endpoint *endpoint);
 
 /*
- * Lets peers that know the key write to `bytes` of memory at `base`, which they call `address`. Returns the
- * key, 0 if there is no room left.
+ * Lets peers that know the key write to `bytes` of memory at `base`, which they refer to as `address`.
+ * Returns the key, 0 if the table is full.
  */
 u32 endpoint_register(struct endpoint *endpoint, void *base, u64 bytes, u64 address);
 
-/* From now on the key is refused, in the middle of a message also. */
+/* Writes with this key are refused from now on, also in the middle of a message. */
 bool endpoint_deregister(struct endpoint *endpoint, u32 key);
 
 /*
- * Takes a frame that lies in up to four buffers, its headers in the first. Returns its pair, to whom
- * rc_next_deadline() may have changed, or NULL if it was dropped; why, endpoint_drops() counts.
- * Nothing of the frame is kept. Frames must be those of the local MAC: MAC addresses are not looked at.
+ * Handles a frame in up to four buffers, the first of which holds all headers. Returns its pair, whose
+ * rc_next_deadline() may have changed; NULL if the frame was dropped (endpoint_drops() counts the reasons).
+ * The frame is not referred to afterwards. The caller has checked that the frame is for the local MAC.
  */
 struct rc *endpoint_receive(struct endpoint *endpoint, const struct span *frame, u32 spans, u64 now_ns);
 
-/* How many frames were dropped, for each of the reasons in roce/drops.h, in their order. */
+/* Dropped frames by reason, in the order of roce/drops.h. */
 const u64 *endpoint_drops(const struct endpoint *endpoint);

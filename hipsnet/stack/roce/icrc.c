@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * CRC-32 of IEEE 802.3, bits reflected, while copying or not: 128 or 64 bytes at a time by carry-less
- * multiplication, 8 at a time by tables where the processor cannot, or for the rest.
+ * CRC-32 of IEEE 802.3, reflected, optionally while copying: 128 or 64 bytes at a time by carry-less
+ * multiplication; 8 at a time by tables on processors without it, and for the remainder.
  *
- * The multiplication is that of V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using
- * PCLMULQDQ Instruction", Intel 2009. The processor's own CRC instruction is another polynomial (CRC-32C).
+ * The multiplication follows V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction", Intel 2009. The processor's CRC instruction has another polynomial (CRC-32C).
  */
 #include "roce/icrc.h"
 
@@ -46,7 +46,7 @@ __attribute__((constructor)) static void make_tables(void)
 #endif
 }
 
-/* All sums below are the complement of the CRC, as the tables want it. */
+/* All sums below are the complement of the CRC. */
 static u32 by_table(u32 sum, const u8 *data, u32 bytes)
 {
 	for (; bytes >= 8; data += 8, bytes -= 8) {
@@ -65,7 +65,7 @@ static u32 by_table(u32 sum, const u8 *data, u32 bytes)
 #define WIDE_TARGET __attribute__((target("vpclmulqdq,pclmul,avx2")))
 #define WIDE_MIN    256 /* bytes from which on two lanes in a register pay */
 
-/* x^n modulo the polynomial, reflected, for the n that each step moves bits by. */
+/* x^n modulo the polynomial, reflected, for the n bits by which each step shifts. */
 #define FOLD_1024_LOW  0x1e88ef372
 #define FOLD_1024_HIGH 0x14a7fe880
 #define FOLD_512_LOW   0x154442bd4
@@ -108,7 +108,7 @@ TARGET static inline u32 reduce(__m128i sum, __m128i by)
 	return (u32)_mm_extract_epi32(_mm_xor_si128(sum, product), 1);
 }
 
-/* Of 64 bytes or more, all whole sixty-fours; tells how many they were. */
+/* The sum over all whole 64-byte blocks of `bytes` >= 64; `*done` is their length. */
 TARGET static inline __m128i begin(u32 start, u8 *to, const u8 *data, u32 bytes, u32 *done)
 {
 	const __m128i by_512 = _mm_set_epi64x(FOLD_512_HIGH, FOLD_512_LOW);
@@ -137,7 +137,7 @@ WIDE_TARGET static inline __m256i take_wide(const u8 *data, u8 *to, u32 at)
 	return value;
 }
 
-/* The same of WIDE_MIN or more, with two lanes in each register. */
+/* The same for `bytes` >= WIDE_MIN, with two lanes in each register. */
 WIDE_TARGET static __m128i begin_wide(u32 start, u8 *to, const u8 *data, u32 bytes, u32 *done)
 {
 	const __m256i by_1024 =
@@ -170,7 +170,7 @@ WIDE_TARGET static __m128i begin_wide(u32 start, u8 *to, const u8 *data, u32 byt
 	return sum;
 }
 
-/* Of 64 bytes or more, as many as are whole sixteens. */
+/* The sum over all whole 16-byte blocks of `bytes` >= 64. */
 TARGET static inline u32 by_multiplication(u32 start, u8 *to, const u8 *data, u32 bytes)
 {
 	const __m128i by_128 = _mm_set_epi64x(FOLD_128_HIGH, FOLD_128_LOW);

@@ -2,9 +2,9 @@
 /*
  * The invariant CRC at the end of every RoCEv2 packet: IBTA volume 1, section 7.8.1, and annex A17.3.3.
  *
- * CRC-32 of IEEE 802.3, over eight bytes of ones (for the header that RoCEv2 does not have), the IPv4, UDP
- * and transport headers with ones for what routers may change, the payload, and its pad. Both functions go on
- * from an earlier result, so that a packet in several buffers is summed piece by piece.
+ * CRC-32 of IEEE 802.3 over eight bytes of ones (in place of the LRH, which RoCEv2 does not have), the IPv4,
+ * UDP and transport headers with ones in the fields that routers may change, the payload, and the pad. The
+ * functions continue from an earlier result, so that a packet may lie in several buffers.
  */
 #pragma once
 
@@ -16,16 +16,16 @@
 
 #define ICRC_HEADERS_MAX 96
 
-/* Goes on over `bytes` at `data`. Of two ways to the same sum, the fastest that this processor has. */
+/* Continues over `bytes` at `data`, with the fastest method that this processor supports. */
 u32 icrc_add(u32 icrc, const void *data, u32 bytes);
 
-/* The same, and copies the bytes to `to` on the way. */
+/* The same, and copies the bytes to `to` in the same pass. */
 u32 icrc_copy(u32 icrc, void *to, const void *data, u32 bytes);
 
-/* The same as icrc_add() by tables alone, as on a processor without carry-less multiplication. */
+/* icrc_add() as on a processor without carry-less multiplication: by tables. */
 u32 icrc_add_by_table(u32 icrc, const void *data, u32 bytes);
 
-/* Begins with the headers from IPv4's to the transport's last: `bytes` of them, ICRC_HEADERS_MAX at most. */
+/* Begins a sum with the headers, from IPv4 to the last transport header: at most ICRC_HEADERS_MAX bytes. */
 static inline u32 icrc_headers(const u8 *ipv4, u32 bytes)
 {
 	enum { ONES = 8, UDP_AT = ONES + IPV4_BYTES, BTH_AT = UDP_AT + UDP_BYTES };
@@ -41,7 +41,7 @@ static inline u32 icrc_headers(const u8 *ipv4, u32 bytes)
 	return icrc_add(0, masked, ONES + bytes);
 }
 
-/* As it lies in the frame: least significant byte first, unlike everything else. */
+/* In the frame the ICRC is little endian, unlike all other fields. */
 static inline void icrc_emit(u8 *at, u32 icrc)
 {
 	for (int i = 0; i < ICRC_BYTES; i++)

@@ -2,8 +2,8 @@
 /*
  * Memory that peers may write to: regions with keys.
  *
- * A key is the region's place in the table and 16 bits that change with every registration: one that was
- * taken back, or made up, is refused.
+ * A key consists of the region's index in the table and 16 bits that differ for every registration, so that
+ * deregistered and guessed keys are refused.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 struct region {
 	u8 *base;
 	u64 bytes;
-	u64 address; /* what peers call the first byte */
-	u32 key;     /* 0 if the place is free */
+	u64 address; /* the address by which peers refer to the first byte */
+	u32 key;     /* 0 if the entry is free */
 };
 
 struct regions {
@@ -25,7 +25,7 @@ struct regions {
 	u64 random;
 };
 
-/* xorshift64: different from run to run by its seed, no secret from those who see many keys. */
+/* xorshift64: differs from run to run by its seed; predictable for those who see many keys. */
 static inline u64 next_random(u64 *state)
 {
 	u64 value = *state ? *state : 0x9e3779b97f4a7c15ULL;
@@ -68,8 +68,7 @@ static inline bool regions_remove(struct regions *regions, u32 key)
 	return true;
 }
 
-/* Where `bytes` at a peer's `address` are; NULL for a wrong key, or if some are out of the region's bounds.
- */
+/* The local address of `bytes` at `address` of a region; NULL for a wrong key or a range out of bounds. */
 static inline u8 *regions_find(const struct regions *regions, u32 key, u64 address, u64 bytes)
 {
 	const struct region *region = &regions->table[key >> 16 & regions->mask];

@@ -28,7 +28,7 @@ static const u16 PARTS[256] = {
 };
 /* clang-format on */
 
-/* To the IPv4 header, past one tag. */
+/* Advances to the IPv4 header, past at most one VLAN tag. */
 static enum drop parse_link(struct view *view)
 {
 	struct ethernet ethernet;
@@ -46,7 +46,7 @@ static enum drop parse_link(struct view *view)
 	return type == ETHERTYPE_IPV4 ? DROP_COUNT : DROP_not_ipv4;
 }
 
-/* IPv4 and UDP of a datagram that lies in the `bytes` that the frame has from here. */
+/* IPv4 and UDP; `bytes` is the length of the frame from here on. */
 static enum drop parse_datagram(struct view *view, u32 bytes, struct packet *packet)
 {
 	struct udp udp;

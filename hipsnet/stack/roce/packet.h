@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A RoCEv2 packet as a whole: what its headers say together, and whether they may say so. */
+/* A RoCEv2 packet as a whole: its headers, and whether they are consistent. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 #define PACKET_SPANS 4
 
-/* Opcodes of the reliable connection service (the upper three bits are 0), and of the CNP. */
+/* Opcodes of the reliable connection service (upper three bits 0), and the CNP. */
 enum opcode {
 	OP_SEND_FIRST = 0x00,
 	OP_SEND_MIDDLE = 0x01,
@@ -33,7 +33,7 @@ enum opcode {
 	OP_CNP = 0x81,
 };
 
-/* What a packet of an opcode is, and which headers follow its BTH. */
+/* The meaning of an opcode, and which headers follow the BTH. */
 enum part {
 	PART_KNOWN = 0x01,
 	PART_FIRST = 0x02, /* first or only packet of a message */
@@ -43,7 +43,7 @@ enum part {
 	PART_RETH = 0x20,
 	PART_AETH = 0x40,
 	PART_IMMEDIATE = 0x80,
-	PART_UNSUPPORTED = 0x100, /* a request that a responder without reads and atomics refuses */
+	PART_UNSUPPORTED = 0x100, /* a request that this responder refuses: read, atomic, invalidate */
 	PART_CNP = 0x200,
 	PART_REQUEST = PART_SEND | PART_WRITE | PART_UNSUPPORTED,
 };
@@ -55,16 +55,16 @@ struct packet {
 	struct aeth aeth;
 	u32 immediate;
 	u32 parts;
-	u32 ip_at;      /* where the IPv4 header begins, in the first span */
-	u32 payload_at; /* where the payload begins, in the first span */
-	u32 payload;    /* bytes, without the pad and ICRC after it */
+	u32 ip_at;      /* offset of the IPv4 header in the first span */
+	u32 payload_at; /* offset of the payload in the first span */
+	u32 payload;    /* bytes, without pad and ICRC */
 };
 
-/* DROP_COUNT, or why the frame is none of ours. The ICRC is left to packet_icrc_holds(). */
+/* Returns DROP_COUNT for a valid packet, else the reason to drop the frame. Does not check the ICRC. */
 enum drop packet_parse(const struct span *frame, u32 spans, struct packet *packet);
 
-/* Whether the packet is as it was sent. Before that is known, nothing of it may be used. */
+/* Whether the ICRC is correct. Until then no field of the packet may be acted upon. */
 bool packet_icrc_holds(const struct span *frame, u32 spans, const struct packet *packet);
 
-/* Copies the payload, of which packet_parse() knows that it lies in the frame. */
+/* Copies the payload; packet_parse() has checked that it lies within the frame. */
 void packet_copy_payload(const struct span *frame, const struct packet *packet, u8 *to);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a queue pair keeps. Private to roce/rc.c, roce/requester.c, roce/responder.c and roce/endpoint.c.
+ * The state of a queue pair. Private to roce/*.c.
  *
- * PSNs are kept as 64-bit numbers that never wrap, from PSN_START on; on the wire they are their lower 24
- * bits, counted from the first PSN that was agreed upon.
+ * PSNs are 64-bit numbers that begin at PSN_START and never wrap. The wire carries the lower 24 bits of their
+ * sum with the connection's first PSN.
  */
 #pragma once
 
@@ -27,14 +27,14 @@ enum {
 	SYNDROME_ACK = 0x00,
 	SYNDROME_RNR = 0x20,
 	SYNDROME_NAK = 0x60,
-	CREDITS_UNKNOWN = 0x1f, /* as value of an ACK */
+	CREDITS_UNKNOWN = 0x1f, /* value of an ACK without credits */
 	NAK_SEQUENCE = 0,
 	NAK_INVALID_REQUEST = 1,
 	NAK_REMOTE_ACCESS = 2,
 	NAK_OPERATIONAL = 3,
 };
 
-/* A message that was posted. Its packets have the PSNs from `first` on. */
+/* A posted message. Its packets have the PSNs from `first` on. */
 struct message {
 	u64 id;
 	const u8 *data;
@@ -52,19 +52,19 @@ struct receive {
 };
 
 /*
- * Messages and PSNs each in three parts: done, under way, to be sent. Counts of messages begin at 0, and are
- * masked for the place in the ring.
+ * Messages and PSNs are completed, in flight, or to be sent, in this order. Message counts begin at 0;
+ * masked, they are indices of the ring.
  *
  *   oldest ... current ... posted      messages
- *   acked  ... next    ... end         PSNs; `sent` is the end of those that were ever sent
+ *   acked  ... next    ... end         PSNs; `sent` is one past the highest ever sent
  */
 struct requester {
 	struct message *ring;
 	u32 mask, unpolled;
 	u64 oldest, current, posted;
 	u64 acked, next, sent, end;
-	u64 credit_limit; /* the count of messages from which on those that take a receive wait */
-	u64 timer_ns;     /* when the oldest packet under way counts as lost; RC_NEVER with none under way */
+	u64 credit_limit; /* messages that consume a receive wait from this count on */
+	u64 timer_ns;     /* when the oldest packet in flight counts as lost; RC_NEVER: none in flight */
 	u64 resume_ns;    /* after a NAK: nothing is sent before this time */
 	u32 timeouts, rnr_naks, sequence_naks; /* since the last progress */
 };
@@ -78,13 +78,13 @@ struct responder {
 	u64 expected; /* PSN */
 	u32 msn;      /* messages completed */
 	enum response response;
-	u64 ack_at_ns; /* when an ACK that is due may wait no longer */
-	u8 syndrome;   /* of the NAK that is due */
-	u8 fatal;      /* syndrome of the NAK that ended the connection; 0 if none did */
+	u64 ack_at_ns; /* latest time for the pending ACK */
+	u8 syndrome;   /* of the pending NAK */
+	u8 fatal;      /* syndrome of the NAK that ended the connection; 0: none */
 	bool nak_sent;
-	u64 gap; /* with nak_sent: the last PSN that came out of order */
+	u64 gap; /* if nak_sent: the last PSN received out of order */
 	bool credits_ran_out;
-	/* The message under way. */
+	/* The message being received. */
 	u32 in_message; /* PART_SEND, PART_WRITE or 0 */
 	u32 key, left, done;
 	u64 address;
@@ -99,14 +99,14 @@ struct rc {
 	struct endpoint *endpoint;
 	enum rc_state state;
 	u32 qpn, mtu, mtu_shift;
-	u32 ack_mask;            /* an ACK is asked for when the PSN's bits under it are 0 */
-	u8 header[HEADER_BYTES]; /* of every packet, but for what changes */
-	u32 ip_sum;              /* of that header, with neither length nor type of service */
+	u32 ack_mask;            /* an ACK is requested if PSN & ack_mask is 0 */
+	u8 header[HEADER_BYTES]; /* template of every packet's headers */
+	u32 ip_sum;              /* IPv4 checksum of the template, without length and type of service */
 	struct requester requester;
 	struct responder responder;
 	struct pacer pacer;
 	struct dcqcn dcqcn;
-	u64 cnp_ns; /* what CNPs are apart at least */
+	u64 cnp_ns; /* least time between two CNPs */
 	struct rc_completion *completions;
 	u32 completions_mask, completions_head, completions_tail;
 	struct rc_counters counters;
@@ -117,7 +117,7 @@ static inline u32 psn_on_wire(u32 first, u64 psn)
 	return (first + (u32)psn) & PSN_MASK;
 }
 
-/* How far a PSN from the wire is past another; the nearer way round. */
+/* The signed distance of two PSNs of the wire, modulo 2^24. */
 static inline int psn_distance(u32 psn, u32 from)
 {
 	return (int)((psn - from) << 8) >> 8;
@@ -140,7 +140,7 @@ void responder_flush(struct rc *rc);
 /* roce/rc.c */
 void rc_complete(struct rc *rc, const struct rc_completion *completion);
 void rc_fail(struct rc *rc);
-/* False if the pair takes no packets in its state. */
+/* False if the pair accepts no packets in its state. */
 bool rc_receive(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns);
 
 /* roce/build.c */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One queue pair for Python, and what its completions tell."""
+"""A queue pair for Python, and its completions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hipsnet.stack.roce.core import Core
 
 
 class Kind(IntEnum):
-    """What a completion tells: enum rc_kind."""
+    """The kind of a completion: enum rc_kind."""
 
     SENT = 0
     RECEIVED = 1
@@ -19,7 +19,7 @@ class Kind(IntEnum):
 
 
 class Done(NamedTuple):
-    """A completion of the pair that was made with `tag`; `status` 0 is success, else see `status_text`."""
+    """A completion of the pair that was made with `tag`; `status` 0 is success, others see `STATUSES`."""
 
     id: int
     tag: int
@@ -32,21 +32,21 @@ class Done(NamedTuple):
 
 STATUSES = (
     "done",
-    "given up after an earlier error",
+    "cancelled after an earlier error",
     "it does not answer (retries exceeded)",
     "it answers, but one packet never arrives there (retries exceeded): "
     "is the MTU of a port or switch on the path smaller than at both ends?",
     "it has posted no receive (RNR retries exceeded)",
     "it refuses the write: no such region, or beyond its end",
-    "it cannot take the request",
-    "it cannot go on, for a reason of its own",
+    "it does not support the request",
+    "it cannot continue, for an internal reason",
     "its message is longer than the receive posted for it",
 )
-"""What enum rc_status means, said of the peer."""
+"""enum rc_status in words; the subject is the peer."""
 
 
 class Pair:
-    """One queue pair: memory that is sent from is the caller's to keep until the completion."""
+    """One queue pair. The caller keeps the memory that is sent from unchanged until the completion."""
 
     def __init__(self, made: Core, rc: Any, depth: int, message_bytes: int) -> None:
         self._ffi, self._lib = made
@@ -66,13 +66,13 @@ class Pair:
         return int(self._lib.rc_qpn(self._rc))
 
     def connect(self, rate_bps: int, now_ns: int, **fields: Any) -> None:
-        """Connect, with what `struct rc_config` wants to know beside the defaults for a port's rate."""
+        """Connect with these fields of `struct rc_config`; the others have the defaults for the port's rate."""
         config = self._ffi.new("struct rc_config *")
         self._lib.rc_defaults(config, rate_bps)
         for name, value in fields.items():
             setattr(config, name, value)
         if not self._lib.rc_connect(self._rc, config, now_ns):
-            raise TransportError(f"a queue pair does not take {fields}")
+            raise TransportError(f"a queue pair refuses a value of {fields}")
 
     def post_write(
         self, number: int, address: Any, length: int, remote_offset: int, key: int, immediate: int
@@ -89,7 +89,7 @@ class Pair:
         return bool(self._lib.rc_post_send(self._rc, number, payload, length))
 
     def post_receive(self, slot: int) -> None:
-        """Give a slot back, after its message was read or a write with immediate has used it up."""
+        """Post a slot again, after its message was read or a write with immediate has consumed it."""
         place = self._received + slot * self._message_bytes
         self._lib.rc_post_receive(self._rc, slot, place, self._message_bytes)
 
@@ -98,11 +98,11 @@ class Pair:
         return bytes(self._ffi.buffer(self._received + slot * self._message_bytes, length))
 
     def abort(self) -> None:
-        """Give up all that is posted."""
+        """Cancel all posted work."""
         self._lib.rc_abort(self._rc)
 
     def counters(self) -> dict[str, int]:
-        """What the pair has sent, received, repeated and refused."""
+        """The counters of `struct rc_counters`."""
         return fields_of(self._ffi, self._lib.rc_counters(self._rc)[0])
 
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The life of a queue pair: made, connected, posted to, asked for frames and completions, failed. */
+/* The life cycle of a queue pair: create, connect, post, transmit, poll, fail. */
 #include <stdlib.h>
 
 #include "roce/endpoint_pairs.h"
 #include "roce/pair.h"
 
-#define PACKETS_PER_ACK 64   /* at the most; a window less than two of them asks more often */
-#define WINDOW_MAX      4096 /* packets; PSNs would allow for more */
+#define PACKETS_PER_ACK 64   /* at most; fewer if the window is shorter than twice that */
+#define WINDOW_MAX      4096 /* packets; PSNs would permit more */
 #define DEPTH_MAX       65536
 
 static bool is_power_of_two(u32 value)
@@ -167,7 +167,7 @@ bool rc_post_receive(struct rc *rc, u64 id, void *buffer, u32 bytes)
 	if (rc->state == RC_ERROR || side->posted - side->oldest + side->unpolled > side->mask)
 		return false;
 	side->ring[side->posted++ & side->mask] = (struct receive){id, buffer, bytes};
-	/* A peer that honours credits, and was told of none, waits for this. */
+	/* A peer that honours credits and has none left waits for this ACK. */
 	if (side->credits_ran_out && side->response == RESPONSE_NONE) {
 		side->credits_ran_out = false;
 		side->response = RESPONSE_ACK;
@@ -205,7 +205,7 @@ void rc_abort(struct rc *rc)
 		rc_fail(rc);
 }
 
-/* The ACK of a message may wait for what else there is to send; one in the middle keeps its sender going. */
+/* The ACK of a whole message may wait; one within a message must not, or the sender's window runs out. */
 static void take_request(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns)
 {
 	bool was_due = rc->responder.response != RESPONSE_NONE;
@@ -218,7 +218,7 @@ static void take_request(struct rc *rc, const struct span *frame, const struct p
 
 bool rc_receive(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns)
 {
-	/* Who was refused once is told so again: the NAK may have been lost. */
+	/* Repeat the fatal NAK: the first may have been lost. */
 	if (rc->state == RC_ERROR && !(rc->responder.fatal && packet->parts & PART_REQUEST))
 		return false;
 	if (packet->ip.ecn == ECN_CONGESTED)
@@ -232,7 +232,7 @@ bool rc_receive(struct rc *rc, const struct span *frame, const struct packet *pa
 	return true;
 }
 
-/* When the responder has something to say: RC_NEVER if it has nothing. */
+/* When the responder has a frame to send: RC_NEVER if it has none. */
 static u64 response_due(const struct rc *rc)
 {
 	const struct responder *side = &rc->responder;
@@ -242,7 +242,7 @@ static u64 response_due(const struct rc *rc)
 	return side->response == RESPONSE_ACK ? side->ack_at_ns : RC_NEVER;
 }
 
-/* Behind the last frame that is to be sent now an ACK costs the peer no wake-up, and us no timer. */
+/* Directly behind the last data frame an ACK costs no extra wake-up of the peer and no timer here. */
 static void send_ack_along(struct rc *rc)
 {
 	if (rc->responder.response == RESPONSE_ACK && !requester_may_send(rc))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What can be seen of a queue pair. */
+/* Read access to a queue pair. */
 #include "roce/pair.h"
 
 u32 rc_qpn(const struct rc *rc)

@@ -2,12 +2,12 @@
 /*
  * The sending side of a queue pair: IBTA volume 1, section 9.7.2 and on.
  *
- * Packets go out in order, at most a window of them before an ACK. What a NAK or a time-out says is lost is
- * sent again from there on (go-back-N). An ACK counts for all packets before its own.
+ * Packets are sent in order, at most a window of them without an ACK. After a NAK or a time-out all packets
+ * from the lost one on are sent again (go-back-N). An ACK acknowledges all packets up to its own.
  */
 #include "roce/pair.h"
 
-/* Codes of AETH credits: 0, 1, and then each power of two and the middle to the next. IBTA table 44. */
+/* Credit codes of the AETH: 0, 1, then each power of two and the mean of it and the next. IBTA table 44. */
 static u32 credits_of(u32 code)
 {
 	if (code < 2)
@@ -15,7 +15,7 @@ static u32 credits_of(u32 code)
 	return code & 1 ? 3U << (code / 2 - 1) : 1U << (code / 2);
 }
 
-/* What an RNR NAK's timer says, in units of 10 us. IBTA table 45. */
+/* The wait that an RNR NAK's timer code requests, in units of 10 us. IBTA table 45. */
 static const u32 RNR_WAIT[32] = {
 	65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
 	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
@@ -59,7 +59,7 @@ static void go_back(struct rc *rc)
 	side->timer_ns = RC_NEVER;
 }
 
-/* All packets before `psn` are with the peer. */
+/* The peer has all packets before `psn`. */
 static void acknowledge(struct rc *rc, u64 psn, u64 now_ns)
 {
 	struct requester *side = &rc->requester;
@@ -77,7 +77,7 @@ static void acknowledge(struct rc *rc, u64 psn, u64 now_ns)
 			side->current++;
 		complete_oldest(rc, RC_OK);
 	}
-	/* An ACK that was late for us, who had gone back already. */
+	/* A late ACK, after this side has gone back already. */
 	if (side->next < psn) {
 		side->next = psn;
 		side->current = side->oldest;
@@ -96,7 +96,7 @@ static void take_credits(struct rc *rc, const struct aeth *aeth)
 	}
 	int completed = psn_distance(aeth->msn, (u32)side->oldest & PSN_MASK);
 
-	/* One message more than there are receives: if the peer still has none, it says so by RNR NAK. */
+	/* One message more than the peer has receives: if it posts none meanwhile, it sends an RNR NAK. */
 	side->credit_limit = side->oldest + (u64)(long long)completed + credits_of(code) + 1;
 }
 
@@ -161,7 +161,7 @@ void requester_take_aeth(struct rc *rc, const struct packet *packet, u64 now_ns)
 	struct requester *side = &rc->requester;
 	u32 kind = packet->aeth.syndrome & SYNDROME_KIND, value = packet->aeth.syndrome & SYNDROME_VALUE;
 	int distance = psn_distance(packet->bth.psn, psn_on_wire(rc->config.send_psn, side->acked));
-	u64 psn = (u64)((long long)side->acked + distance) + (kind == SYNDROME_ACK); /* the first not there */
+	u64 psn = (u64)((long long)side->acked + distance) + (kind == SYNDROME_ACK); /* first one missing */
 
 	if (distance < -(kind == SYNDROME_ACK) || psn > side->sent || (kind && psn == side->sent)) {
 		rc->counters.rx_stale_acks++;
@@ -201,7 +201,7 @@ void requester_check_timer(struct rc *rc, u64 now_ns)
 		go_back(rc);
 }
 
-/* Whether there is a packet to send, and the window and the credits allow it. Not whether it is time. */
+/* Whether there is a packet to send that window and credits permit, regardless of timers and rate. */
 bool requester_may_send(const struct rc *rc)
 {
 	const struct requester *side = &rc->requester;
@@ -222,7 +222,7 @@ static u8 opcode_of(const struct message *message, bool first, bool last)
 	return base + (first ? OP_SEND_ONLY : OP_SEND_LAST) + message->has_immediate;
 }
 
-/* Counts the packet that was built, and steps to the next. */
+/* Accounts for the packet that was built, and advances to the next. */
 static void sent(struct rc *rc, u32 payload, u32 frame, bool last, u64 now_ns)
 {
 	struct requester *side = &rc->requester;
@@ -260,8 +260,8 @@ static bool is_time(struct rc *rc, u64 now_ns)
 }
 
 /*
- * An ACK is asked for at a message's end, every so many packets, before the window is full, and when the next
- * packet is so long in coming that this one would count as lost.
+ * An ACK is requested at the end of a message, every ack_mask + 1 packets, when the window is full, and if
+ * pacing delays the next packet for so long that this one would time out.
  */
 static bool wants_ack(const struct rc *rc, bool last)
 {

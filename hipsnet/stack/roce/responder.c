@@ -2,14 +2,14 @@
 /*
  * The receiving side of a queue pair: IBTA volume 1, section 9.7.1 and table 34.
  *
- * Only the packet that is expected next is taken. One that is late is answered by an ACK once more, one that
- * is early by a NAK, of which there is one for each gap.
+ * Only the packet that is expected next is accepted. A duplicate is acknowledged again. A packet after a gap
+ * is answered with a NAK, once per gap.
  */
 #include "roce/pair.h"
 
 static void answer_ack(struct rc *rc)
 {
-	/* A NAK says what the ACK would, and more. */
+	/* A pending NAK acknowledges the same packets. */
 	if (rc->responder.response == RESPONSE_NONE)
 		rc->responder.response = RESPONSE_ACK;
 }
@@ -22,7 +22,7 @@ static void answer_nak(struct rc *rc, u8 syndrome)
 	rc->responder.gap = rc->responder.expected;
 }
 
-/* The request cannot be taken: the peer is told, and the connection ends. */
+/* Refuses a request: NAKs it, and ends the connection. */
 static void refuse(struct rc *rc, u32 code)
 {
 	u8 syndrome = (u8)(SYNDROME_NAK | code);
@@ -55,11 +55,11 @@ void responder_flush(struct rc *rc)
 		complete_receive(rc, completion);
 }
 
-/* A packet is early: others before it were lost. */
+/* A packet after a gap: packets before it were lost. */
 static void take_early(struct rc *rc, u64 psn)
 {
 	struct responder *side = &rc->responder;
-	/* The sender has gone back, and the packet that was missing got lost once more: a new gap. */
+	/* The sender has gone back, but the missing packet was lost again: a new gap. */
 	bool again = side->nak_sent && psn <= side->gap;
 
 	rc->counters.rx_out_of_order++;
@@ -68,7 +68,7 @@ static void take_early(struct rc *rc, u64 psn)
 	side->gap = psn;
 }
 
-/* Whether the packet goes on with the message under way, or begins one if there is none; table 35. */
+/* Whether the packet continues the current message, or begins one if there is none. IBTA table 35. */
 static bool in_sequence(const struct rc *rc, const struct packet *packet)
 {
 	u32 kind = packet->parts & (PART_SEND | PART_WRITE);
@@ -76,7 +76,7 @@ static bool in_sequence(const struct rc *rc, const struct packet *packet)
 	return packet->parts & PART_FIRST ? !rc->responder.in_message : rc->responder.in_message == kind;
 }
 
-/* All packets but the last are full, and a last one that is not the only one is not empty. */
+/* All packets but the last are full; the last one is not empty unless it is the only one. */
 static bool length_holds(const struct rc *rc, const struct packet *packet)
 {
 	if (!(packet->parts & PART_LAST))
@@ -97,7 +97,7 @@ static void begin_message(struct rc *rc, const struct packet *packet)
 	}
 }
 
-/* Where the payload of a write goes; false if it has been refused. */
+/* The target of a write's payload; false if the write was refused. */
 static bool place_write(struct rc *rc, const struct packet *packet, u8 **to)
 {
 	struct responder *side = &rc->responder;
@@ -107,7 +107,8 @@ static bool place_write(struct rc *rc, const struct packet *packet, u8 **to)
 		refuse(rc, NAK_INVALID_REQUEST);
 		return false;
 	}
-	/* All of the message at once, and each time anew: the key may have been taken back meanwhile. */
+	/* Check the whole rest of the message with every packet: the key may have been deregistered
+	 * meanwhile. */
 	*to = side->left ? regions_find(rc->regions, side->key, side->address, side->left) : NULL;
 	if (side->left && !*to) {
 		refuse(rc, NAK_REMOTE_ACCESS);
@@ -177,7 +178,7 @@ static void take_next(struct rc *rc, const struct span *frame, const struct pack
 	rc->counters.rx_bytes += packet->payload;
 	if (packet->parts & PART_LAST)
 		end_message(rc, packet);
-	/* What an earlier packet was told is out of date. */
+	/* A NAK that is still pending is obsolete. */
 	if (side->response == RESPONSE_NAK)
 		side->response = RESPONSE_ACK;
 	if (packet->bth.ack_request)
@@ -201,7 +202,7 @@ void responder_take(struct rc *rc, const struct span *frame, const struct packet
 	}
 }
 
-/* A switch has marked a packet: the sender is to be told, but not too often. */
+/* A packet with an ECN mark: notify the sender by a CNP, at most once per cnp_ns. */
 void responder_take_mark(struct rc *rc, u64 now_ns)
 {
 	rc->counters.rx_congested++;
@@ -223,7 +224,7 @@ static void count_nak(struct rc_counters *counters, u8 syndrome)
 		counters->tx_nak_invalid++;
 }
 
-/* The code of the most credits that are no more than there are receives. IBTA table 44. */
+/* The code of the largest number of credits that does not exceed `receives`. IBTA table 44. */
 static u8 credit_code(u32 receives)
 {
 	if (receives < 2)

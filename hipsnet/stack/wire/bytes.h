@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers in network order, and the two ends of a frame under way: what is left to read, and to write. */
+/* Numbers in network order; a view is the part of a frame still to be read, a room the space still to be
+ * written. */
 #pragma once
 
 #include <stddef.h>
@@ -60,7 +61,7 @@ static inline void put64(u8 *at, u64 value)
 	put32(at + 4, (u32)value);
 }
 
-/* The next `bytes` of a view, which it then is past; NULL if it has less. */
+/* Advances a view by `bytes` and returns their start; NULL if fewer are left. */
 static inline const u8 *view_take(struct view *view, u32 bytes)
 {
 	const u8 *at = view->at;

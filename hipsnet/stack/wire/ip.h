@@ -57,14 +57,14 @@ struct vlan {
 /* Explicit congestion notification, RFC 3168. */
 enum ecn { ECN_NOT_CAPABLE, ECN_CAPABLE_1, ECN_CAPABLE_0, ECN_CONGESTED };
 
-/* Without options and in one piece: others are refused. The checksum is made and checked here. */
+/* Headers with options and fragments are refused. Parsing verifies the checksum, emitting computes it. */
 struct ipv4 {
 	u32 from, to;
 	u16 total, id;
 	u8 dscp, ecn, ttl, protocol;
 };
 
-/* Checksum 0, as RoCEv2 has it: the ICRC protects the datagram. Another is not looked at. */
+/* Sent with checksum 0, as RoCEv2 permits: the ICRC protects the datagram. Not verified when received. */
 struct udp {
 	u16 from, to, length;
 };
@@ -93,7 +93,7 @@ static inline bool ethernet_emit(struct room *room, const struct ethernet *value
 	return true;
 }
 
-/* Whether a frame goes on with a whole IPv4 header, at least. */
+/* Whether the frame's type is IPv4 and at least a whole IPv4 header follows. */
 static inline bool ethernet_is_ipv4(const u8 *frame, u32 bytes)
 {
 	return bytes >= ETHERNET_BYTES + IPV4_BYTES && get16(frame + ETHERNET_TYPE) == ETHERTYPE_IPV4;
@@ -122,7 +122,7 @@ static inline bool vlan_emit(struct room *room, const struct vlan *value)
 	return true;
 }
 
-/* Of an IPv4 header without options; 0 over one that is right. RFC 1071. */
+/* The checksum of an IPv4 header without options; 0 if the header includes a correct one. RFC 1071. */
 static inline u16 ipv4_checksum(const u8 *at)
 {
 	u32 sum = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pause frames by priority; see wire/wire.h. IEEE 802.1Qbb, 802.3 annex 31D. */
+/* PFC frames; see wire/wire.h. IEEE 802.1Qbb, 802.3 annex 31D. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,10 +19,10 @@ enum {
 	PFC_QUANTA = 4,
 };
 
-/* A pause frame by priority. Time in quanta of 512 bit times; 0 lets go on. */
+/* A PFC frame. Pause times are in quanta of 512 bit times; 0 ends a pause (XON). */
 struct pfc {
 	u8 from[MAC_BYTES];
-	u8 enabled; /* one bit for each priority that the frame speaks of */
+	u8 enabled; /* a bit for each priority whose quanta are valid */
 	u16 quanta[PRIORITIES];
 };
 

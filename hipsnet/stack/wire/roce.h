@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The headers of InfiniBand's transport as RoCEv2 carries them; see wire/wire.h. IBTA volume 1, chapter 9. */
+/* InfiniBand transport headers as RoCEv2 carries them; see wire/wire.h. IBTA volume 1, chapter 9. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stack's integers, of the same types as the kernel's, and the bytes that a frame is made of. */
+/* Integers with the kernel's names and types, and the buffers of a frame. */
 #pragma once
 
 typedef unsigned char u8;
@@ -7,7 +7,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-/* One of the buffers in which a frame lies. Its headers lie in the first. */
+/* One of a frame's buffers. The first holds all headers. */
 struct span {
 	u8 *data;
 	u32 bytes;
