@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 
 from hipsnet.errors import HipsnetError
@@ -24,6 +25,7 @@ _UNUSABLE = {
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed, 2 bad input, 3 changes waiting, 128 + n: by signal n."""
+    os.umask(os.umask(0o022) | 0o022)  # nobody else may write what root makes
     try:
         from orchestrator.command_line import app  # takes a second, in which an interrupt is one, too
 

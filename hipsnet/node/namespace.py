@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ _CLONE_NEWNET = 0x40000000
 _MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 1 << 20
 _MNT_DETACH = 2
 _LOOPBACK = 1
+_LOCK_S, _PAUSE_S = 10.0, 0.05
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -160,7 +162,7 @@ def _prepare_folder() -> None:
     NAMED.mkdir(mode=0o755, parents=True, exist_ok=True)
     lock = os.open(NAMED, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock)
         if _libc.mount(b"", os.fsencode(NAMED), b"none", _MS_SHARED | _MS_REC, None) == 0:
             return
         if ctypes.get_errno() != errno.EINVAL:
@@ -169,6 +171,21 @@ def _prepare_folder() -> None:
         _mount("", NAMED, _MS_SHARED | _MS_REC, f"share {NAMED}")
     finally:
         os.close(lock)
+
+
+def _lock(folder: int) -> None:
+    """Wait for the lock of /run/netns, with a limit: everybody can open the folder, and lock it."""
+    deadline = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ProvisionError(
+                    f"{NAMED} has been locked by another process for {_LOCK_S:g} s; find it with `lslocks`, "
+                    "end it, and run this again"
+                ) from None
+        time.sleep(_PAUSE_S)
 
 
 def _mount(source: str | Path, target: Path, flags: int, wish: str) -> None:

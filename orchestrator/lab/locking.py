@@ -34,7 +34,7 @@ def locked(fabric: str, wait_s: float = WAIT_S) -> Iterator[None]:
 
 def _take(fabric: str, deadline: float, wait_s: float) -> int:
     while True:
-        handle = _open(fabric)
+        handle = _open(fabric, deadline)
         while not _try(handle):
             if time.monotonic() > deadline:
                 holder = os.pread(handle, 20, 0).decode(errors="replace") or "?"
@@ -52,14 +52,16 @@ def _take(fabric: str, deadline: float, wait_s: float) -> int:
         os.close(handle)  # a destroy removed the file while we waited for it
 
 
-def _open(fabric: str) -> int:
+def _open(fabric: str, deadline: float) -> int:
+    """The lock file, for root alone: whoever can open a file can lock it."""
     path = state.lock_path(fabric)
     while True:
         try:
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:  # a destroy removed the folder in between
-            continue
+            state.make_folder(path.parent)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError as error:  # a destroy removed the folder in between
+            if time.monotonic() > deadline:
+                raise ProvisionError(f"cannot lock {fabric}: {path}: {error.strerror}") from None
         except PermissionError:
             raise CapabilityError(
                 f"cannot lock {fabric}: write access to {path} wanted; run as root"

@@ -166,8 +166,7 @@ def _rates(fabric: str, node: str) -> dict[str, int | None]:
 
 def _start(fabric: str, content: str) -> None:
     path = state.folder(fabric) / _CONFIG
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.write_text(content)
+    state.write_text(path, content)
     command = [_NAME, fabric, soft_switch_config.digest(content), str(path)]
     # It goes into the background by itself when it is ready.
     done = subprocess.run(

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hipsnet import ownership
+
 ROOT = Path("/run/hipsnet")
 _RECORD = "record.json"
 _LOCK = "lock"
+_ADVICE = "hipsnet keeps there what it has made: remove it, or give it back to root and close it to others"
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,11 @@ def lock_path(fabric: str) -> Path:
 
 
 def read(fabric: str) -> Record | None:
-    """The record of a fabric; None if there is none (or one that was torn by the machine's end)."""
+    """The record of a fabric; None if there is none (or one that was torn by the machine's end).
+
+    Raises CapabilityError if others could have written it.
+    """
+    check_folder(folder(fabric))
     try:
         found = json.loads(record_path(fabric).read_text())
         return Record(found["file"], tuple(found["nodes"]))
@@ -55,15 +63,32 @@ def write(fabric: str, record: Record) -> None:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    """Write a JSON file whole or not at all."""
+    write_text(path, json.dumps(content, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, readable by all. Raises CapabilityError if others could write there."""
+    make_folder(path.parent)
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(json.dumps(content, indent=1))
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
         part.replace(path)
     except OSError:
         part.unlink(missing_ok=True)
         raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for state with its parents. Raises CapabilityError if others could write there."""
+    ownership.make_private(path, 0o755, _ADVICE)
+
+
+def check_folder(path: Path) -> None:
+    """Raise CapabilityError if others could write in a folder for state."""
+    ownership.require_private(path, _ADVICE)
 
 
 def forget(fabric: str) -> None:

@@ -286,6 +286,7 @@ def _undo(fabric: str, node: str, before: Before, others: tuple[Before, ...]) ->
 
 def _remembered(fabric: str) -> dict[str, Before]:
     folder = state.folder(fabric) / _FOLDER
+    state.check_folder(folder)
     found = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         content = json.loads(path.read_text())
