@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether frames answer frames, to and fro: waits of late were short, one after the other. Then it is worth
- * a look for the next frame before one sleeps. To look costs the processor as long as it lasts, so it is
- * short, and after one in vain there is none until several waits in a row were short again.
+ * When to poll the rings for a moment before sleeping: while the last waits were all short, as in a ping-pong
+ * of short messages, the next frame arrives sooner than a sleep and a wake-up take. Polling occupies the
+ * processor, so it is short, and stops after one failure until several waits in a row were short again.
  */
 #pragma once
 
@@ -10,14 +10,14 @@
 
 #include "wire/types.h"
 
-#define BUSY_POLL_SOON_NS 50000ULL /* a wait that a frame ends within that time is a short one */
+#define BUSY_POLL_SOON_NS 50000ULL /* a wait that a frame ends within this time is short */
 #define BUSY_POLL_WAITS   16
 
 struct busy_poll {
 	u32 short_waits; /* in a row */
 };
 
-/* A wait is over: by a frame or not, and after so long. */
+/* A wait has ended, by a frame or not, after `took_ns`. */
 static inline void busy_poll_note(struct busy_poll *self, bool has_come, u64 took_ns)
 {
 	if (!has_come || took_ns >= BUSY_POLL_SOON_NS)
@@ -26,7 +26,7 @@ static inline void busy_poll_note(struct busy_poll *self, bool has_come, u64 too
 		self->short_waits++;
 }
 
-/* How long to look for the next frame; 0: not at all. */
+/* How long to poll before the next sleep; 0: not at all. */
 static inline u64 busy_poll_ns(const struct busy_poll *self)
 {
 	return self->short_waits == BUSY_POLL_WAITS ? BUSY_POLL_SOON_NS : 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stack of a process for Python: its ports, regions and pairs, and one call that does all the work."""
+"""The stack of a process for Python: ports, regions, pairs, and `poll`, which runs the event loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COMPLETION = struct.Struct("<QIIIII?3x")
 
 @cache
 def core() -> Core:
-    """The library, compiled if need be. Raises CapabilityError if it cannot be."""
+    """The library, compiled if necessary. Raises CapabilityError if that fails."""
     return load(kernel.cache_folder(), "stack", SOURCES, HEADERS, LIBRARIES)
 
 
@@ -46,13 +46,13 @@ class Stack:
     """Ports, regions and pairs of one process, owned by one thread."""
 
     def __init__(self, library: Core | None = None) -> None:
-        """`library` has the stack and perhaps more; the stack's own if it is not given."""
+        """`library`, if given, contains the stack and more; the default is `core()`."""
         self._core = library or core()
         ffi, lib = self._core
         self._endpoint = lib.endpoint_create(PAIRS, REGIONS, secrets.randbits(64))
         self._stack = lib.stack_open(self._endpoint) if self._endpoint else ffi.NULL
         if not self._stack:
-            raise TransportError("memory wanted for queue pairs and regions, none left")
+            raise TransportError("cannot allocate memory for queue pairs and regions")
         self._pauses = ffi.NULL
         self._opened: Sockets | None = None
         self._completions = ffi.new("struct stack_completion[]", _COMPLETIONS)
@@ -60,10 +60,10 @@ class Stack:
         assert ffi.sizeof("struct stack_completion") == _COMPLETION.size
 
     def open_ports(self, configs: Sequence[PortConfig]) -> None:
-        """Open the ports of a node, once; they are numbered in this order, and share their memory.
+        """Open the ports of a node, once. They are numbered in this order and share one memory.
 
-        Without privilege they are taken over from the node's process that has it. Raises CapabilityError or
-        TransportError if one cannot be opened, saying why.
+        Without privilege they are requested from the node's `hipsnet endpoints` process. Raises CapabilityError
+        or TransportError with the reason if one cannot be opened.
         """
         lib = self._core.lib
         self._opened = opened = self._sockets_of(configs)
@@ -96,19 +96,19 @@ class Stack:
             given.storm_action = 1 + ("drop", "forward", "alert").index(action)
         pauses = lib.stack_pauses_of(self._pauses, config.key)
         if lib.stack_add_port(self._stack, xsk, given, pauses) < 0:
-            raise TransportError(f"{lib.STACK_MOST_PORTS} ports at the most can be opened")
+            raise TransportError(f"at most {lib.STACK_MOST_PORTS} ports can be opened")
 
     def register(self, memory: Any) -> int:
-        """Let peers that know the key write into a writable buffer; offset 0 is its first byte."""
+        """Let peers that know the returned key write into a writable buffer; offset 0 is its first byte."""
         ffi, lib = self._core
         buffer = ffi.from_buffer("char[]", memory)
         key = int(lib.endpoint_register(self._endpoint, buffer, len(buffer), 0))
         if not key:
-            raise TransportError(f"{REGIONS} regions at the most can be registered")
+            raise TransportError(f"at most {REGIONS} regions can be registered")
         return key
 
     def pointer(self, memory: Any) -> Any:
-        """The first byte of a buffer, for `Pair.post_write`; the buffer stays as long as this does."""
+        """The address of a buffer, for `Pair.post_write`; keeps the buffer alive."""
         return self._core.ffi.from_buffer("char[]", memory)
 
     def deregister(self, key: int) -> None:
@@ -116,11 +116,11 @@ class Stack:
         self._core.lib.endpoint_deregister(self._endpoint, key)
 
     def pair(self, port: int, tag: int, priority: int, depth: int, message_bytes: int) -> Pair:
-        """A new pair that sends by a port, with `depth` places for sends and as many receives posted."""
+        """A new pair that sends through a port, with queues of `depth`; all its receives are posted."""
         lib = self._core.lib
         rc = lib.rc_create(self._endpoint, depth, depth)
         if not rc or not lib.stack_add_pair(self._stack, port, rc, tag, priority):
-            raise TransportError(f"{PAIRS} connections at the most can be made")
+            raise TransportError(f"at most {PAIRS} connections can be opened")
         return Pair(self._core, rc, depth, message_bytes)
 
     @property
@@ -129,7 +129,7 @@ class Stack:
         return self._stack
 
     def watch(self, descriptor: int) -> None:
-        """End a wait also when this descriptor is readable."""
+        """Let `poll` return also when this descriptor is readable."""
         self._core.lib.stack_watch(self._stack, descriptor)
 
     @property
@@ -138,9 +138,9 @@ class Stack:
         return bool(self._core.lib.stack_is_watched_ready(self._stack))
 
     def poll(self, timeout_s: float) -> Iterator[Done]:
-        """Work until something is done, or the time is over. To be read to its end before the next call.
+        """Run the event loop until there are completions, or the time is over.
 
-        Raises TransportError if a port is gone.
+        The iterator must be exhausted before the next call. Raises TransportError if a port is gone.
         """
         timeout_ns = max(0, int(timeout_s * 1e9))
         count = self._core.lib.stack_poll(self._stack, timeout_ns, self._completions, _COMPLETIONS)
@@ -149,9 +149,9 @@ class Stack:
         return map(Done._make, _COMPLETION.iter_unpack(self._bytes[: count * _COMPLETION.size]))
 
     def flush(self, timeout_s: float) -> None:
-        """Send what is owed to peers (ACKs, posted messages, frames that pass through); for at most `timeout_s`.
+        """Send what peers wait for (delayed ACKs, posted messages, frames in transit), for at most `timeout_s`.
 
-        For a caller that will not poll for a while. The next `poll` raises if a port is gone.
+        For a caller that will not poll for a while. If a port is gone, the next `poll` raises.
         """
         self._core.lib.stack_flush(self._stack, int(timeout_s * 1e9))
 
@@ -161,7 +161,7 @@ class Stack:
         return bool(self._core.lib.stack_is_idle(self._stack))
 
     def counters(self, port: int) -> dict[str, int]:
-        """What a port has done, and its socket's statistics (`socket_*`)."""
+        """The counters of a port (struct stack_port_counters), and its socket's statistics (`socket_*`)."""
         ffi, lib = self._core
         statistics = ffi.new("struct xsk_statistics *")
         assert self._opened is not None, "a port has been opened"
@@ -170,11 +170,11 @@ class Stack:
         return found | {f"socket_{name}": value for name, value in fields_of(ffi, statistics[0]).items()}
 
     def freeze(self, port: int, is_frozen: bool = True) -> None:
-        """Let what comes in by a port lie, for experiments: its buffer fills, and it pauses the other end."""
+        """Leave received frames in a port's socket, for experiments: it fills, and the port pauses its peer."""
         self._core.lib.stack_freeze(self._stack, port, is_frozen)
 
     def close(self) -> None:
-        """Close the ports, the pairs and the regions. Again is nothing."""
+        """Close the ports, the pairs and the regions. Further calls do nothing."""
         lib = self._core.lib
         lib.stack_close(self._stack)
         lib.endpoint_destroy(self._endpoint)

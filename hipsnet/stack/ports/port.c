@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One port: frames to the endpoint, pauses to their priorities, and the pairs' frames out, each in its turn.
- */
+/* One port: receives frames and pauses, and sends the frames of its pairs in turn. */
 #include <string.h>
 
 #include "ports/port.h"
@@ -11,10 +10,10 @@
 #include "wire/pfc.h"
 #include "xsk/pause.h"
 
-#define BATCH      64         /* received, before anything is sent */
-#define SEND_BATCH 16         /* sent, before the next look for a pause */
-#define LATE_NS    5000000ULL /* a process waits so long for a processor, now and then */
-#define LOOK_NS    1000000ULL /* at what waits on a frozen port */
+#define BATCH      64         /* frames received before any is sent */
+#define SEND_BATCH 16         /* frames sent before PFC frames are received again */
+#define LATE_NS    5000000ULL /* scheduling delay of a process on a busy machine */
+#define LOOK_NS    1000000ULL /* poll interval of a frozen port's fill level */
 #define SETTLE_NS  5000000ULL
 
 static bool is_mac_control(const struct xsk_frame *frame)
@@ -60,7 +59,7 @@ static void take_pause(struct stack_port *port, const struct xsk_frame *frame, u
 	receive_pause(port, &pause, now_ns);
 }
 
-/* Where a frame goes; false if somebody keeps it. */
+/* Dispatches a frame; false if it is held in transit, so that it must not be released. */
 static bool sort_frame(struct stack *stack, struct stack_port *port, const struct xsk_frame *frame,
 		       u64 now_ns)
 {
@@ -101,7 +100,7 @@ u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 	return count;
 }
 
-/* Pauses of the other end go first, and no rate holds them: they are for when there is no room. */
+/* PFC frames go before all others and are not paced: they prevent an overflow here. */
 static bool send_pause(struct stack_port *port, u64 now_ns)
 {
 	bool is_sent = xsk_send_pause(port->xsk, &port->pfc, port->config.mac, now_ns);
@@ -110,7 +109,7 @@ static bool send_pause(struct stack_port *port, u64 now_ns)
 	return is_sent;
 }
 
-/* The pause of a pair's priority, if there is one, ends the matter until it is over. */
+/* Whether the priority of a pair is paused; if so, wakes the port when the pause ends. */
 static bool is_paused(struct stack_port *port, const struct stack_pair *pair, u64 now_ns)
 {
 	if (!pfc_is_paused(&port->pfc, pair->priority, now_ns))
@@ -120,7 +119,7 @@ static bool is_paused(struct stack_port *port, const struct stack_pair *pair, u6
 	return true;
 }
 
-/* The frame of the next pair that has one to send; 0 if none has, or may. */
+/* Builds the frame of the next pair that has one and may send it; returns its length, or 0. */
 static u32 next_frame(struct stack_port *port, u8 *frame, u64 now_ns)
 {
 	const struct span room = {frame, xsk_room(port->xsk)};
@@ -156,15 +155,15 @@ static u32 send_own(struct stack_port *port, u64 now_ns)
 }
 
 /*
- * One frame, if any may go now: what passes through has waited, and goes before our own. Who is late while
- * frames wait may catch up with more than the burst of a cable that was idle.
+ * Sends one frame if the rate permits; frames in transit go first. A port that is late while frames wait may
+ * catch up by LATE_NS, an idle cable only by the configured burst.
  */
 static bool send_frame(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	if (!pacer_may_send(&port->pacer, now_ns)) {
 		u64 some_ns = now_ns + port->config.burst_ns / 4;
 
-		/* What may be caught up with is not worth a wake-up for each frame. */
+		/* Sleep for a quarter of the burst rather than wake up for each frame. */
 		port_wake_at(port, port->pacer.next_ns > some_ns ? port->pacer.next_ns : some_ns);
 		port->pacer.burst_ns = LATE_NS > port->config.burst_ns ? LATE_NS : port->config.burst_ns;
 		port->counters.paced++;
@@ -183,7 +182,7 @@ static bool send_frame(struct stack *stack, struct stack_port *port, u64 now_ns)
 	return true;
 }
 
-/* Others read the counters meanwhile: a pause that lasts is seen to grow. */
+/* Updates the shared counters every SETTLE_NS while a pause lasts, for those who read them. */
 static void settle(struct stack_port *port, u64 now_ns)
 {
 	bool lasts = false;

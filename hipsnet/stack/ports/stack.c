@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loop over the ports of a process. See ports/stack.h. */
+/* See ports/stack.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 _Static_assert(sizeof(struct pfc_counters) == PAUSE_COUNTERS * sizeof(u64), "as others read them");
 
-/* Of all ports, in a row of whole words, as the kernel keeps them. */
+/* The size of the kernel's array for all ports, in whole pages. */
 static size_t pauses_bytes(u32 ports)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -78,7 +78,7 @@ void stack_close(struct stack *stack)
 static void begin_pauses(struct stack_port *port)
 {
 	for (u32 priority = 0; priority < PRIORITIES; priority++)
-		storm_over(port->pauses, priority, clock_ns()); /* of who was here before */
+		storm_over(port->pauses, priority, clock_ns()); /* left by an earlier process */
 	memset(port->pauses->until_ns, 0, sizeof(port->pauses->until_ns));
 	memset(port->pauses->buffered, 0, sizeof(port->pauses->buffered));
 	port->pauses->polled_ns = clock_ns();
@@ -236,8 +236,7 @@ int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *com
 		u32 frames = receive_all(stack, now), count = collect(stack, completions, most);
 
 		wait_note(stack, frames, count, now);
-		/* What is owed for what came goes out with the caller's answer to it: one wake-up, not two.
-		 */
+		/* ACKs for these frames leave with the caller's answer to them: one wake-up of the peer. */
 		if (count && !is_first)
 			return (int)count;
 		int sent = send_all(stack);

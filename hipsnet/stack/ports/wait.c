@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waiting. See ports/wait.h. */
+/* See ports/wait.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -7,14 +7,14 @@
 #include "ports/clock.h"
 #include "ports/wait.h"
 
-#define LOOK_NS       1000000ULL /* over which the frames are counted */
-#define STREAM_FRAMES 16         /* in that time, and for each message: from here on it is a stream */
+#define LOOK_NS       1000000ULL /* the interval over which frames are counted */
+#define STREAM_FRAMES 16         /* in that interval, plus as many per message: a stream */
 #define FRAME_BITS    (4096 * 8)
-#define TOGETHER      2         /* frames of a stream that are looked at together, */
-#define LEAST_NS      100000ULL /* and how long the first of them may lie */
+#define TOGETHER      2         /* frames of a stream per wake-up */
+#define LEAST_NS      100000ULL /* bounds of the sleep between two wake-ups */
 #define MOST_NS       350000ULL
 
-/* Of slow cables, half of what they can bring is a stream already. */
+/* On slow cables half of the rate is a stream already. */
 static u32 stream_frames(const struct stack *stack)
 {
 	u64 bps = 0, half;
@@ -58,7 +58,7 @@ static int wait_for_frames(struct stack *stack, u64 wait_ns)
 	const struct timespec wait = time_of(wait_ns);
 
 	for (u32 i = 0; i < stack->count; i++)
-		/* What a frozen port does not take would wake us all the while. */
+		/* A frozen port is readable all the time. */
 		fds[i] = (struct pollfd){.fd = stack->ports[i]->is_frozen ? -1 : xsk_fd(stack->ports[i]->xsk),
 					 .events = POLLIN};
 	fds[stack->count] = (struct pollfd){.fd = stack->watched, .events = POLLIN};
@@ -76,7 +76,7 @@ static bool has_come(const struct stack *stack)
 	return false;
 }
 
-/* Looks for a frame, not longer than until it is worth while, or something else is due. */
+/* Polls for a frame, for as long as busy_poll_ns() permits and nothing else is due. */
 static bool look(const struct stack *stack, u64 until_ns, u64 now_ns)
 {
 	u64 look_ns = busy_poll_ns(&stack->busy_poll), end_ns = now_ns + look_ns;

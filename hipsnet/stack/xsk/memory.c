@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory that sockets receive into and send from: which of its chunks are free. */
+/* The memory that sockets receive into and send from, and its free chunks. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -32,13 +32,13 @@ static u64 bytes_of(const struct xsk_geometry *geometry)
 
 static void fill(struct xsk_stack *stack, u32 count)
 {
-	/* So that the first is taken first. */
+	/* The first index is taken first. */
 	for (u32 i = 0; i < count; i++)
 		stack->numbers[i] = count - 1 - i;
 	stack->count = count;
 }
 
-/* All but the UMEM, which comes with the first socket. Takes the descriptor over if it succeeds. */
+/* Everything but the UMEM, which the first socket creates. Owns the descriptor if it succeeds. */
 static int make(struct xsk_memory **made, int fd, const struct xsk_geometry *geometry)
 {
 	struct xsk_memory *memory = calloc(1, sizeof(*memory));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a socket knows of its memory; see xsk/xsk.h. */
+/* The memory as its sockets see it; see xsk/xsk.h. */
 #pragma once
 
 #include <xdp/xsk.h>
@@ -9,7 +9,7 @@
 #define XSK_MOST_SOCKETS 254u /* of one memory: a holder's number is one byte */
 #define XSK_NOBODY       0u
 
-/* Numbers of free things, last in first out: what was used last is in the cache still. */
+/* Indices of free chunks or frames, last in first out: the one used last is still in the cache. */
 struct xsk_stack {
 	u32 *numbers;
 	u32 count;
@@ -20,7 +20,7 @@ struct xsk_memory {
 	int fd;
 	u8 *area;
 	u64 bytes;
-	u32 frame_chunks;                 /* that a frame of the send zone has room for */
+	u32 frame_chunks;                 /* of each frame of the send zone */
 	struct xsk_umem *umem;            /* from the first socket on; NULL for an adopted memory */
 	struct xsk_stack chunks;          /* free ones of the receive zone */
 	struct xsk_stack frames;          /* free ones of the send zone */
@@ -30,13 +30,13 @@ struct xsk_memory {
 	u32 sockets;
 };
 
-/* The number that a new socket is known by; 0 if there are too many. */
+/* Assigns a number to a new socket; XSK_NOBODY if there are too many. */
 u8 xsk_memory_enlist(struct xsk_memory *memory);
 
-/* All that was in the rings of a socket that is closed is free again. */
+/* Frees the number of a closed socket, and all chunks that were in its rings. */
 void xsk_memory_delist(struct xsk_memory *memory, u8 number);
 
-/* A chunk of either zone that was sent, by any address in it. */
+/* Frees a chunk of either zone that was sent, by any address in it. */
 void xsk_memory_sent(struct xsk_memory *memory, u64 address);
 
 static inline u32 chunk_of(u64 address)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opening AF_XDP sockets: libxdp makes them, or another process has; from then on there is one kind. See
- * xsk/xsk.h. */
+/* Opens AF_XDP sockets with libxdp, or adopts those of another process; see xsk/xsk.h. */
 #define _GNU_SOURCE
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -14,7 +13,7 @@
 #include "xsk/socket.h"
 
 #define SEND_BUDGET_OPTION 9   /* XDP_MAX_TX_SKB_BUDGET, Linux 6.17 */
-#define SEND_BUDGET        256 /* descriptors for each call, where the kernel lets us choose; else it is 32 */
+#define SEND_BUDGET        256 /* descriptors per call; kernels without the option send 32 */
 #define BUSY_TRIES         100
 #define BUSY_SLEEP_NS      10000000L
 
@@ -75,7 +74,7 @@ static void raise_send_budget(int fd)
 {
 	const u32 budget = SEND_BUDGET;
 
-	/* An older kernel does not know it, and sends 32 at a time. */
+	/* Kernels before 6.17 refuse it and send 32 at a time. */
 	setsockopt(fd, SOL_XDP, SEND_BUDGET_OPTION, &budget, sizeof(budget));
 }
 
@@ -104,7 +103,7 @@ int xsk_open(struct xsk **made, struct xsk_memory *memory, const char *ifname, u
 
 /* Adopting: the rings of a socket that is bound already */
 
-/* Where one ring is, as libxdp's functions for rings want it. Both kinds of ring have this layout. */
+/* The location of one ring. Producer and consumer rings of libxdp have the same layout. */
 struct place {
 	const struct xdp_ring_offset *offset;
 	off_t page;
@@ -174,7 +173,7 @@ int xsk_adopt(struct xsk **made, struct xsk_memory *memory, int fd)
 	return 0;
 }
 
-/* A queue whose ring is mapped somewhere stays busy, so these go also. */
+/* A queue stays busy as long as one of its rings is mapped. */
 static void unadopt(struct xsk *xsk)
 {
 	for (int i = 0; i < 4; i++)

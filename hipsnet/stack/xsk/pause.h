@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A port's PFC frames, out of its socket. */
+/* Sends a port's PFC frames through its socket. */
 #pragma once
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cable/pfc.h"
 #include "xsk/xsk.h"
 
-/* Queues the PFC frame that a port has to send now; false if there is none, or no room for it. */
+/* Queues the PFC frame that a port has to send now; false if there is none, or the transmit ring is full. */
 static inline bool xsk_send_pause(struct xsk *xsk, struct pfc_port *port, const u8 *mac, u64 now)
 {
 	u8 *frame = xsk_reserve(xsk);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AF_XDP sockets of a node's ports: opened with privilege, or taken over from who has opened them."""
+"""The AF_XDP sockets of a node's ports: opened with privilege, or adopted from a process that has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hipsnet.errors import CapabilityError, TransportError
 from hipsnet.stack.roce.core import Core
 
 RECEIVE_CHUNKS = 2048
-"""Of each port, in its fill ring; as many again wait for all ports together: frames that pass through."""
+"""Per port, in its fill ring. As many again are shared by all ports: they hold frames in transit."""
 
 SEND_FRAMES = 512
 _FRAME_MARGIN = 18  # an Ethernet header and one VLAN tag
@@ -27,9 +27,9 @@ _FRAME_MARGIN = 18  # an Ethernet header and one VLAN tag
 class PortConfig:
     """A port to open: number `key` of the node whose maps are pinned in `pins`; frames of at most `mtu` + 18 bytes.
 
-    Above `xoff_chunks` chunks of 4096 bytes that wait to be received, the other end of the cable is told to
-    stop `priority`, until no more than `xon_chunks` are left; 0 is never. `watchdog` is (detect_ms, restore_ms,
-    action) of the one over what passes through.
+    When more than `xoff_chunks` chunks of 4096 bytes wait to be received, the port pauses `priority` at its peer
+    until at most `xon_chunks` are left; 0: never. `watchdog` is (detect_ms, restore_ms, action) of the PFC
+    watchdog over frames in transit.
     """
 
     ifname: str
@@ -47,7 +47,7 @@ class PortConfig:
 
 
 class Shape(NamedTuple):
-    """How the memory of the sockets is cut (struct xsk_geometry), and how many ports the node's maps have."""
+    """The layout of the sockets' memory (struct xsk_geometry), and the number of ports in the node's maps."""
 
     receive_chunks: int
     send_frames: int
@@ -64,11 +64,11 @@ class Sockets:
     memory: Any
     sockets: list[Any]
     pauses: int
-    giver: socket.socket | None = None  # who has opened them keeps them as long as this is open
+    giver: socket.socket | None = None  # adopted sockets: the lease lasts as long as this is open
 
     @property
     def descriptors(self) -> list[int]:
-        """What another process takes over: the map of pauses, the memory, then the sockets."""
+        """The descriptors to hand over: the map of pauses, the memory, then the sockets."""
         lib = self.core.lib
         return [self.pauses, lib.xsk_memory_fd(self.memory), *map(lib.xsk_fd, self.sockets)]
 
@@ -84,14 +84,14 @@ class Sockets:
 
 
 def pins_of(fabric: str, node: str) -> Path:
-    """Where the maps of a node's program are pinned."""
+    """The folder in which the maps of a node's program are pinned."""
     return kernel.PINS / fabric / node
 
 
 def open_sockets(core: Core, ports: Sequence[PortConfig]) -> Sockets:
-    """Open a socket on each port, with one memory for all, and have the ports' program hand RoCE to them.
+    """Open a socket on each port, with one memory for all, and enter them into the map of the ports' program.
 
-    Raises CapabilityError or TransportError if one cannot be opened, saying why; then none is.
+    Raises CapabilityError or TransportError with the reason if one cannot be opened; then none stays open.
     """
     ffi, lib = core
     first, memory = ports[0], ffi.new("struct xsk_memory **")
@@ -117,7 +117,7 @@ def open_sockets(core: Core, ports: Sequence[PortConfig]) -> Sockets:
 
 
 def adopt_sockets(core: Core, shape: Shape, descriptors: Sequence[int], giver: socket.socket) -> Sockets:
-    """Take over what another process has opened and described; the descriptors are ours from now on."""
+    """Adopt the sockets of another process by their descriptors, which are closed here."""
     ffi, lib = core
     pauses, memory_fd, *sockets = descriptors
     memory = ffi.new("struct xsk_memory **")
@@ -148,7 +148,7 @@ def _open_map(core: Core, port: PortConfig, name: str) -> int:
 
 @contextmanager
 def _opened_map(core: Core, port: PortConfig, name: str) -> Iterator[int]:
-    """A map of the node, open for the block."""
+    """A map of the node, open within the block."""
     fd = _open_map(core, port, name)
     try:
         yield fd
@@ -162,12 +162,12 @@ def _check(error: int, port: PortConfig, wish: str) -> None:
     code = -error
     if code in (errno.EPERM, errno.EACCES):
         raise CapabilityError(
-            f"cannot {wish} {port.ifname}: CAP_NET_RAW and CAP_BPF wanted, not found; run as root, or let "
+            f"cannot {wish} {port.ifname}: requires CAP_NET_RAW and CAP_BPF; run as root, or let "
             "root run `hipsnet endpoints` on this node"
         )
     hint = {
         errno.EBUSY: "another socket has this queue; does another job run here?",
-        errno.ENOENT: "is the fabric provisioned by this version? run `hipsnet provision`",
-        errno.EINVAL: "AF_XDP with frames in several buffers wanted: Linux 6.6",
+        errno.ENOENT: "was the fabric provisioned by this version? run `hipsnet provision`",
+        errno.EINVAL: "requires AF_XDP with multi-buffer frames: Linux 6.6 or newer",
     }.get(code, "")
     raise TransportError(f"cannot {wish} {port.ifname}: {os.strerror(code)}{'; ' if hint else ''}{hint}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Frames in and out of an AF_XDP socket: descriptors in its rings, chunks of its memory. See xsk/xsk.h. */
+/* Moves frames through the rings of an AF_XDP socket; see xsk/xsk.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ void xsk_refill(struct xsk *xsk)
 		*xsk_ring_prod__fill_addr(&xsk->fill, at + i) = (u64)chunk * XSK_CHUNK_BYTES;
 	}
 	xsk_ring_prod__submit(&xsk->fill, count);
-	/* Zero-copy only: a driver that found the ring empty waits to be told. */
+	/* Zero-copy only: a driver that found the ring empty waits for a wake-up. */
 	if (xsk_ring_prod__needs_wakeup(&xsk->fill))
 		recvfrom(xsk->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
@@ -39,7 +39,7 @@ u32 xsk_waiting(struct xsk *xsk)
 	return __atomic_load_n(xsk->rx.producer, __ATOMIC_ACQUIRE) - xsk->rx.cached_cons;
 }
 
-/* One more chunk of a frame; true if it was the last. A frame with too many keeps count, without a place. */
+/* Adds a chunk to a frame; true if it was the last. Chunks beyond XSK_MOST_SPANS are counted and freed. */
 static bool add_span(struct xsk *xsk, struct xsk_frame *frame, const struct xdp_desc *descriptor)
 {
 	struct xsk_memory *memory = xsk->memory;
@@ -54,7 +54,7 @@ static bool add_span(struct xsk *xsk, struct xsk_frame *frame, const struct xdp_
 	return !(descriptor->options & XDP_PKT_CONTD);
 }
 
-/* False for a frame in more than three chunks, which is given back. */
+/* False for a frame in more than three chunks, which is dropped. */
 static bool is_whole(struct xsk *xsk, struct xsk_frame *frame)
 {
 	if (frame->count > XSK_MOST_SPANS) {
@@ -71,7 +71,7 @@ static bool is_whole(struct xsk *xsk, struct xsk_frame *frame)
 u32 xsk_receive(struct xsk *xsk, struct xsk_frame *frames, u32 most)
 {
 	u32 at, count = 0, taken = 0;
-	/* The kernel hands frames over whole, so what waits ends with the end of a frame. */
+	/* The kernel publishes whole frames, so the last descriptor ends a frame. */
 	u32 waiting = xsk_ring_cons__peek(&xsk->rx, XSK_RING, &at);
 
 	while (count < most && taken < waiting) {
@@ -127,7 +127,7 @@ u8 *xsk_reserve(struct xsk *xsk)
 	return memory->area + address_of_frame(memory, xsk->reserved);
 }
 
-/* The caller has seen that there is room for so many descriptors. */
+/* The caller has checked that the ring has `count` free descriptors. */
 static void queue(struct xsk *xsk, const struct span *spans, u32 count)
 {
 	struct xsk_memory *memory = xsk->memory;
@@ -193,7 +193,7 @@ static u32 unsent(const struct xsk *xsk)
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
-/* What the interface says while it has no room, has lost the frame, or is down: it may change any time. */
+/* Errors of an interface that is full, has dropped the frame, or is down: retry later. */
 static bool is_passing(int error)
 {
 	return error == EAGAIN || error == EBUSY || error == ENOBUFS || error == EINTR || error == ENETDOWN;
