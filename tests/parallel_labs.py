@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin: the tests of labs, which wait most of their time, run in a process beside all others.
+"""A pytest plugin: the tests of labs, which mostly wait, run in a second process concurrently with the others.
 
-For runs of the whole (`tools/test`). The process is started before the first test, and its reports stand here last.
+For runs of the whole suite (`tools/test`). The process starts before the first test; its reports come last.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.remote_pytest import outputs_of, run_remotely, running
+from tests.remote_pytest import pytest_command, read_outputs, run_remotely
 
 LABS = Path(__file__).parent / "lab"
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Put the labs last, and start their process, if there are others."""
+    """Move the labs to the end and start their process, if other tests are selected as well."""
     labs = [item for item in session.items if LABS in item.path.parents]
     if len(labs) < len(session.items):
         session.items.sort(key=labs.__contains__)
-        run_remotely(session, labs, lambda nodeids: outputs_of(running(nodeids)))
+        run_remotely(session, labs, lambda nodeids: read_outputs(pytest_command(nodeids)))

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run of pytest elsewhere, beside this one, and its reports for the tests out here."""
+"""Run selected tests in a second pytest process, possibly in a virtual machine, and report them in this session.
+
+The second process loads `tests.reporting`, which writes one JSON message per line to its standard output. RemoteRun
+reads these messages and replays the test reports in place of the tests.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,17 @@ from hipsnet.errors import CapabilityError
 from tools.virtual_machine.machine import Stream
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-_TOLD_BYTES = 4000
+_LOG_BYTES = 4000
 _POLL_S = 0.1
-_END_S = 60.0
+_TERMINATE_S = 60.0
 
 Outputs = Iterator[tuple[Stream, bytes]]
 
 
-def running(nodeids: Sequence[str]) -> list[str]:
-    """Pytest on these tests, telling what comes of them as tests.reporting does."""
+def pytest_command(nodeids: Sequence[str]) -> list[str]:
+    """The command that runs these tests and reports them as tests.reporting does."""
     return [
-        # Plugins that nobody needs there take seconds to import on an emulated processor.
+        # Each plugin takes seconds to import on an emulated processor; only the timeouts are needed.
         *("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", sys.executable, "-m", "pytest"),
         *("-p", "pytest_timeout", "-p", "tests.reporting", "-p", "no:terminal", "-p", "no:cacheprovider"),
         *("-o", "addopts=--strict-markers --import-mode=importlib"),
@@ -39,138 +43,141 @@ def running(nodeids: Sequence[str]) -> list[str]:
     ]
 
 
-def outputs_of(command: Sequence[str]) -> Outputs:
-    """What a process says, which begins with the first piece and ends with the last, or with us, however we end.
+def read_outputs(command: Sequence[str]) -> Outputs:
+    """Start the process when the first piece is requested, and yield what it writes until it ends.
 
-    It is asked to end by SIGTERM, and has a minute to take down what it has built.
+    Closing the iterator sends SIGTERM and waits a minute, in which the process removes what it has built. The
+    kernel sends the same signal if this process is killed.
     """
     command = ["setpriv", "--pdeathsig", "TERM", *command]
-    with TemporaryFile() as out, TemporaryFile() as err:  # pipes would be full before somebody listens
+    with TemporaryFile() as out, TemporaryFile() as err:  # a pipe would fill up while nothing reads it
         process = subprocess.Popen(
             command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=out, stderr=err, process_group=0
         )
         try:
             yield "stderr", b""
-            yield from _written(process, {"stdout": out.fileno(), "stderr": err.fileno()})
+            yield from _follow(process, {"stdout": out.fileno(), "stderr": err.fileno()})
         finally:
             process.terminate()
             try:
-                process.wait(_END_S)
+                process.wait(_TERMINATE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    yield "stderr", f"the process ended with {process.returncode}\n".encode()
+    yield "stderr", f"the process ended with exit code {process.returncode}\n".encode()
 
 
-def _written(process: subprocess.Popen[bytes], files: dict[Stream, int]) -> Outputs:
-    """What comes into these files as long as the process lives."""
-    taken = dict.fromkeys(files, 0)
+def _follow(process: subprocess.Popen[bytes], files: dict[Stream, int]) -> Outputs:
+    """What the process appends to these files until it ends."""
+    offsets = dict.fromkeys(files, 0)
     has_ended = False
     while not has_ended:
         has_ended = process.poll() is not None
         for stream, file in files.items():
-            while data := os.pread(file, 1 << 16, taken[stream]):
-                taken[stream] += len(data)
+            while data := os.pread(file, 1 << 16, offsets[stream]):
+                offsets[stream] += len(data)
                 yield stream, data
         if not has_ended:
             time.sleep(_POLL_S)
 
 
 def run_remotely(
-    session: pytest.Session, items: Sequence[pytest.Item], begin: Callable[[Sequence[str]], Outputs]
+    session: pytest.Session, items: Sequence[pytest.Item], start: Callable[[Sequence[str]], Outputs]
 ) -> None:
-    """Begin a run of these tests of the session elsewhere, and let its reports stand for them here."""
+    """Start a remote run of these items of the session; its reports replace theirs. `start` gets their node ids."""
     if not items or session.config.option.collectonly or session.testsfailed:
         return
-    for item in items:  # timed in there, and waited for
+    for item in items:  # the remote process enforces the timeouts
         item.add_marker(pytest.mark.timeout(0), append=False)
     nodeids = [item.nodeid for item in items]
-    there = RemoteRun(session.config, nodeids, begin(nodeids))
-    session.config.pluginmanager.register(there)
-    there.begin()
+    run = RemoteRun(session.config, nodeids, start(nodeids))
+    session.config.pluginmanager.register(run)
+    run.start()
 
 
 class RemoteRun:
-    """A pytest plugin: the reports of these tests, each as soon as it has ended in there."""
+    """A pytest plugin that reports tests of another process, each as soon as that process has finished it."""
 
     def __init__(self, config: pytest.Config, nodeids: Sequence[str], outputs: Outputs) -> None:
         self._config = config
-        self._wanted = set(nodeids)
+        self._nodeids = set(nodeids)
         self._outputs = outputs
         self._reports: dict[str, list[pytest.TestReport]] = defaultdict(list)
         self._finished: set[str] = set()
-        self._running = ""
-        self._line = self._told = b""
+        self._running = ""  # node id
+        self._line = b""  # the incomplete last one
+        self._log = b""  # what the process wrote that is no message
         self._end: str | None = None
-        self._lacking: str | None = None
+        self._unavailable: str | None = None
 
-    def begin(self) -> None:
-        """Have the tests begin, if they have not."""
-        self._advance()
+    def start(self) -> None:
+        """Start the process, unless it is running."""
+        self._read_next()
 
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Report a test of there as if it had run here."""
-        if item.nodeid not in self._wanted:
+        """Report a remote test as if it had run in this process."""
+        if item.nodeid not in self._nodeids:
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in self.reports(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        # Nothing of this test was set up here, but what was for the one before has to go now.
+        # This item set nothing up, but fixtures of the item before it may have to be torn down.
         tear_down(item, nextitem)
         return True
 
     def pytest_sessionfinish(self) -> None:
-        """End the run."""
+        """Terminate the process."""
         self._outputs.close()  # type: ignore[attr-defined]
 
     def reports(self, item: pytest.Item) -> list[pytest.TestReport]:
-        """The reports of one test, waited for; one of our own making if none comes."""
-        while not (item.nodeid in self._finished or self._end or self._lacking):
-            self._advance()
+        """Wait for the reports of one test; without any, return a failure, or a skip if the run is unavailable."""
+        while not (item.nodeid in self._finished or self._end or self._unavailable):
+            self._read_next()
         if item.nodeid in self._finished:
             return self._reports[item.nodeid]
-        if self._lacking:
+        if self._unavailable:
             path, line, _ = item.location
-            reason: Any = (path, (line or 0) + 1, f"Skipped: {self._lacking}")
+            reason: Any = (path, (line or 0) + 1, f"Skipped: {self._unavailable}")
             return [_report(item, "skipped", reason)]
-        while_running = " while this test ran" if self._running == item.nodeid else ""
-        told = self._told.decode(errors="replace").strip()
-        said = f"; it said:\n{told}" if told else ""
-        return [_report(item, "failed", f"no report of this test: {self._end}{while_running}{said}")]
+        when = " while this test was running" if self._running == item.nodeid else ""
+        log = self._log.decode(errors="replace").strip()
+        output = f"; its output:\n{log}" if log else ""
+        return [_report(item, "failed", f"no report of this test: {self._end}{when}{output}")]
 
-    def _advance(self) -> None:
-        """Take one piece of output; its end is the end of the run."""
+    def _read_next(self) -> None:
+        """Process one piece of output; the end of the output is the end of the run."""
         try:
             stream, data = next(self._outputs)
         except StopIteration:
-            self._end = "the run ended"
+            self._end = "the remote run ended"
         except CapabilityError as error:
-            self._lacking = str(error)
+            self._unavailable = str(error)
         else:
-            self._take(stream, data)
+            self._feed(stream, data)
 
-    def _take(self, stream: Stream, data: bytes) -> None:
+    def _feed(self, stream: Stream, data: bytes) -> None:
         if stream == "stderr":
-            self._tell(data)
+            self._append_log(data)
             return
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             try:
-                told = json.loads(line)
+                message = json.loads(line)
             except ValueError:
-                self._tell(line + b"\n")
+                self._append_log(line + b"\n")
             else:
-                self._understand(told)
+                self._handle(message)
                 if self._end:
                     return
 
-    def _understand(self, told: Any) -> None:
-        match told:
+    def _handle(self, message: Any) -> None:
+        """Process a message of tests.reporting."""
+        match message:
             case {"collected": nodeids}:
                 self._compare(nodeids)
-            case {"broken": why}:
-                self._tell(f"{why}\n".encode())
+            case {"broken": error}:
+                self._append_log(f"{error}\n".encode())
             case {"started": nodeid}:
                 self._running = nodeid
             case {"report": data}:
@@ -180,14 +187,17 @@ class RemoteRun:
                 self._finished.add(nodeid)
                 self._running = ""
 
-    def _tell(self, words: bytes) -> None:
-        self._told = (self._told + words)[-_TOLD_BYTES:]
+    def _append_log(self, data: bytes) -> None:
+        self._log = (self._log + data)[-_LOG_BYTES:]
 
     def _compare(self, nodeids: list[str]) -> None:
-        """There must run what was collected here, neither more nor less."""
-        if sorted(nodeids) != sorted(self._wanted):
-            odd = ", ".join(sorted(self._wanted.symmetric_difference(nodeids)))
-            self._end = f"{len(self._wanted)} tests wanted, {len(nodeids)} collected there: {odd}"
+        """End the run if the remote process collected other tests than were selected here."""
+        if sorted(nodeids) != sorted(self._nodeids):
+            difference = ", ".join(sorted(self._nodeids.symmetric_difference(nodeids)))
+            self._end = (
+                f"{len(self._nodeids)} tests were selected, but {len(nodeids)} were collected; "
+                f"the difference: {difference}"
+            )
 
 
 def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport:

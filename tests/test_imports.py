@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports run one way only, from a room to those that its line in `MAY_IMPORT` names."""
+"""Imports run one way only, from a package to those that its line in `MAY_IMPORT` names."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ _ORCHESTRATOR: dict[str, set[str]] = {
 _ORCHESTRATOR["commands"] = set(_ORCHESTRATOR)
 _ORCHESTRATOR |= {"command_line": {"commands"}, "cli": {"command_line"}}
 MAY_IMPORT |= {
-    f"orchestrator.{room}": _LIBRARY | {f"orchestrator.{other}" for other in others}
-    for room, others in _ORCHESTRATOR.items()
+    f"orchestrator.{package}": _LIBRARY | {f"orchestrator.{other}" for other in others}
+    for package, others in _ORCHESTRATOR.items()
 }
 MAY_IMPORT["tools"] = set(MAY_IMPORT)
 DIVIDED = ("hipsnet", "orchestrator")
-PACKAGES = {room.partition(".")[0] for room in MAY_IMPORT} | {"tests"}
+PACKAGES = {package.partition(".")[0] for package in MAY_IMPORT} | {"tests"}
 
 
-def upward(root: Path) -> list[str]:
-    """Every import below `root` that the table does not allow: `file:line: room imports room`."""
+def forbidden_imports(root: Path) -> list[str]:
+    """Every import below `root` that the table does not allow: `file:line: package imports package`."""
     found = []
     for package in sorted(PACKAGES - {"tests"}):
         for file in sorted((root / package).rglob("*.py")):
             module = file.relative_to(root).with_suffix("").parts
-            here = room_of(module)
+            importer = package_of(module)
             for line, name in imports(file.read_text(), module):
-                there = room_of(tuple(name.split(".")))
-                if there != here and there not in MAY_IMPORT.get(here, set()):
-                    found.append(f"{file.relative_to(root)}:{line}: {here} imports {there}")
+                imported = package_of(tuple(name.split(".")))
+                if imported not in {importer, *MAY_IMPORT.get(importer, ())}:
+                    found.append(f"{file.relative_to(root)}:{line}: {importer} imports {imported}")
     return found
 
 
-def room_of(module: tuple[str, ...]) -> str:
-    """The room of a module: `hipsnet.<room>`, `orchestrator.<room>`, or the package's name."""
+def package_of(module: tuple[str, ...]) -> str:
+    """The package of a module: `hipsnet.<name>`, `orchestrator.<name>`, or the top-level name."""
     return ".".join(module[:2]) if module[0] in DIVIDED and module[1:2] != ("__init__",) else module[0]
 
 
@@ -84,7 +84,7 @@ def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             above = ".".join(module[: -node.level]) if node.level else ""
             base = ".".join(filter(None, (above, node.module)))
-            # `from hipsnet import topology` names a room only together with what it imports.
+            # `from hipsnet import topology` names a package only together with what it imports.
             names = [f"{base}.{alias.name}" if base in DIVIDED else base for alias in node.names]
         else:
             continue
@@ -92,27 +92,27 @@ def imports(source: str, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
 
 
 def test_imports_run_one_way() -> None:
-    assert upward(ROOT) == []
+    assert forbidden_imports(ROOT) == []
 
 
 def test_the_table_itself_runs_one_way() -> None:
     seen: set[str] = set()
-    while ready := [room for room in MAY_IMPORT if room not in seen and MAY_IMPORT[room] - {room} <= seen]:
+    while ready := [name for name in MAY_IMPORT if name not in seen and MAY_IMPORT[name] - {name} <= seen]:
         seen.update(ready)
     assert seen == set(MAY_IMPORT)
 
 
-def test_every_room_is_in_the_table() -> None:
-    rooms = {
+def test_every_package_is_in_the_table() -> None:
+    packages = {
         f"{package}.{init.parent.name}"
         for package in DIVIDED
         for init in (ROOT / package).glob("*/__init__.py")
     }
-    assert rooms <= set(MAY_IMPORT)
+    assert packages <= set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize(
-    ("file", "source", "told"),
+    ("file", "source", "finding"),
     [
         ("hipsnet/topology/a.py", "import hipsnet.node.links", "hipsnet.topology imports hipsnet.node"),
         ("hipsnet/topology/a.py", "from hipsnet import node", "hipsnet.topology imports hipsnet.node"),
@@ -153,9 +153,9 @@ def test_every_room_is_in_the_table() -> None:
         ),
     ],
 )
-def test_a_planted_import_is_found(tmp_path: Path, file: str, source: str, told: str) -> None:
+def test_a_planted_import_is_found(tmp_path: Path, file: str, source: str, finding: str) -> None:
     planted = tmp_path / file
     planted.parent.mkdir(parents=True)
     planted.write_text(f"import json\n{source}\n")
     line = 3 if "\n" in source else 2
-    assert upward(tmp_path) == [f"{file}:{line}: {told}"]
+    assert forbidden_imports(tmp_path) == [f"{file}:{line}: {finding}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That tests which run elsewhere stand here as what they were, and that none is lost on the way."""
+"""Remote runs: every report arrives as it was, and a test without a report fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hipsnet.errors import CapabilityError
-from tests.remote_pytest import REPOSITORY, Outputs, RemoteRun, running
+from tests.remote_pytest import REPOSITORY, Outputs, RemoteRun, pytest_command
 
 TESTS = """
 import os, sys
@@ -56,13 +56,13 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Item:
-    """What RemoteRun asks of a test."""
+    """The attributes of a pytest.Item that RemoteRun reads."""
 
     nodeid: str
 
     @property
     def location(self) -> tuple[str, int, str]:
-        return ("test_there.py", 0, self.nodeid)
+        return ("test_remote.py", 0, self.nodeid)
 
 
 Reports = dict[str, list[pytest.TestReport]]
@@ -70,18 +70,18 @@ Reports = dict[str, list[pytest.TestReport]]
 
 @pytest.fixture
 def reports(pytestconfig: pytest.Config, tmp_path: Path) -> Callable[..., Reports]:
-    """Run a file of tests as the machine would, in a process here; the reports by the tests' names."""
+    """Run a file of tests in a local process as the machine would; returns the reports by the tests' names."""
     (tmp_path / "pytest.ini").touch()
 
     def run(
         text: str, names: Sequence[str], wanted: Sequence[str] = (), outputs: Outputs | None = None
     ) -> Reports:
-        (tmp_path / "test_there.py").write_text(text)
-        items = {name: Item(f"test_there.py::{name}") for name in (*names, *wanted)}
-        command = running([items[name].nodeid for name in names])
+        (tmp_path / "test_remote.py").write_text(text)
+        items = {name: Item(f"test_remote.py::{name}") for name in (*names, *wanted)}
+        command = pytest_command([items[name].nodeid for name in names])
         nodeids = [item.nodeid for item in items.values()]
-        here = RemoteRun(pytestconfig, nodeids, outputs or locally(command, tmp_path))
-        return {name: here.reports(item) for name, item in items.items()}  # type: ignore[arg-type]
+        remote = RemoteRun(pytestconfig, nodeids, outputs or locally(command, tmp_path))
+        return {name: remote.reports(item) for name, item in items.items()}  # type: ignore[arg-type]
 
     return run
 
@@ -89,7 +89,7 @@ def reports(pytestconfig: pytest.Config, tmp_path: Path) -> Callable[..., Report
 def locally(command: list[str], folder: Path) -> Outputs:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
-    for piece in range(0, len(done.stdout), 100):  # as pipes give it, not by lines
+    for piece in range(0, len(done.stdout), 100):  # pieces do not end with lines
         yield "stdout", done.stdout[piece : piece + 100]
     yield "stderr", done.stderr
 
@@ -98,7 +98,7 @@ def outcomes(found: Reports) -> dict[str, list[tuple[str, str]]]:
     return {name: [(report.when, report.outcome) for report in reports] for name, reports in found.items()}
 
 
-def test_every_test_stands_here_as_it_went_there(reports: Callable[..., Reports]) -> None:
+def test_reports_arrive_as_they_were(reports: Callable[..., Reports]) -> None:
     found = reports(TESTS, NAMES)
     fine, bad, skipped = ("setup", "passed"), ("call", "failed"), ("call", "skipped")
     end = ("teardown", "passed")
@@ -122,17 +122,20 @@ def test_a_test_that_ends_the_run_and_those_behind_it_fail(reports: Callable[...
     dies, later = "test_ends_the_interpreter", "test_comes_later"
     found = reports(TESTS + DIES, ("test_passes", dies, later))
     assert [reports[-1].outcome for reports in found.values()] == ["passed", "failed", "failed"]
-    assert found[dies][0].longreprtext.startswith("no report of this test: the run ended while this test ran")
+    assert found[dies][0].longreprtext.startswith(
+        "no report of this test: the remote run ended while this test was running"
+    )
     assert "while" not in found[later][0].longreprtext
 
 
-def test_a_test_that_was_not_collected_there_fails_all(reports: Callable[..., Reports]) -> None:
+def test_a_test_that_was_not_collected_remotely_fails_all(reports: Callable[..., Reports]) -> None:
     found = reports(TESTS, ("test_passes",), wanted=("test_lost",))
-    told = {text[0].longreprtext for text in found.values()}
-    assert told == {"no report of this test: 2 tests wanted, 1 collected there: test_there.py::test_lost"}
+    texts = {reports[0].longreprtext for reports in found.values()}
+    difference = "2 tests were selected, but 1 were collected; the difference: test_remote.py::test_lost"
+    assert texts == {f"no report of this test: {difference}"}
 
 
-def test_a_file_that_cannot_be_imported_is_told(reports: Callable[..., Reports]) -> None:
+def test_an_import_error_is_in_the_failure(reports: Callable[..., Reports]) -> None:
     found = reports("import nosuchmodule\n" + TESTS, ("test_passes",))
     assert "nosuchmodule" in found["test_passes"][0].longreprtext
 
@@ -141,19 +144,19 @@ def failing() -> Outputs:
     yield "stderr", b"vm: the machine ended before it had booted\n"
 
 
-def lacking() -> Outputs:
+def unavailable() -> Outputs:
     yield from ()
     raise CapabilityError("qemu wanted")
 
 
-def test_a_machine_that_fails_fails_its_tests_and_one_that_cannot_be_had_skips_them(
+def test_a_machine_that_fails_fails_its_tests_and_an_unavailable_one_skips_them(
     reports: Callable[..., Reports],
 ) -> None:
     found = reports(TESTS, NAMES[:2], outputs=failing())
     assert outcomes(found) == {key: [("call", "failed")] for key in NAMES[:2]}
-    said = "the run ended; it said:\nvm: the machine ended before it had booted"
-    assert said in found["test_passes"][0].longreprtext
-    found = reports(TESTS, NAMES[:2], outputs=lacking())
+    output = "the remote run ended; its output:\nvm: the machine ended before it had booted"
+    assert output in found["test_passes"][0].longreprtext
+    found = reports(TESTS, NAMES[:2], outputs=unavailable())
     assert outcomes(found) == {key: [("setup", "skipped")] for key in NAMES[:2]}
     assert "qemu wanted" in str(found["test_passes"][0].longrepr)
 
@@ -171,7 +174,7 @@ outputs.close()
 
 @pytest.mark.parametrize("how", ["killed", "closed"])
 def test_the_tool_does_not_outlive_its_run(how: str) -> None:
-    """Nor does its machine outlive the tool: tests of tools/vm."""
+    """tests/vm/test_tool.py shows that the machine does not outlive the tool."""
     mark = f"{how}-{os.getpid()}"
     deadline = time.monotonic() + 20
     command = [sys.executable, "-c", BEGUN, how, mark]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests under `inside/` run in a virtual machine with the distribution's kernel, one for all of them.
+"""Tests under `inside/` run in a virtual machine with the distribution's kernel, one machine for all of them.
 
-Collected here, each remains a test of its own. The machine is started before the first test of the run, whichever
-that is, and in it pytest runs all those that were selected, beside the tests out here; when their turn comes,
-their reports stand here for the tests. A test of which no report comes out fails.
+The host collects them too, so each is a test of its own in the report. The machine starts before the first test of
+the session and runs all selected tests of `inside/` with its own pytest, concurrently with the tests on the host.
+Their reports replace the tests here; a test without a report fails.
 """
 
 from __future__ import annotations

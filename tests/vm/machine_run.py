@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from kernel import cache_folder
-from tests.remote_pytest import Outputs, outputs_of, running
+from tests.remote_pytest import Outputs, pytest_command, read_outputs
 from tools.virtual_machine.installed import find_kernel, require_programs
 
 MODULES = ("veth", "ib_uverbs", "rdma_rxe")
@@ -16,16 +16,16 @@ TIMEOUT_S = 1800
 
 
 def in_machine(nodeids: Sequence[str]) -> Outputs:
-    """What pytest says in a machine of its own, which lives as long as somebody listens.
+    """The output of pytest in a virtual machine, which ends when the iterator is closed.
 
-    Raises CapabilityError, with the first piece, where none can be had.
+    Raises CapabilityError when the first piece is requested, if this host cannot run a machine.
     """
     require_programs()
     find_kernel()
-    # What is compiled in there is kept out here: a compiler takes minutes on an emulated processor.
-    kept = cache_folder()
-    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The compile cache is shared with the host: a compiler takes minutes on an emulated processor.
+    cache = cache_folder()
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     modules = [word for module in MODULES for word in ("--module", module)]
-    options = [*modules, "--memory", MEMORY, "--timeout", str(TIMEOUT_S), "--writable", str(kept)]
+    options = [*modules, "--memory", MEMORY, "--timeout", str(TIMEOUT_S), "--writable", str(cache)]
     tool = [sys.executable, "-m", "tools.virtual_machine", *options]
-    yield from outputs_of([*tool, "--", *running(nodeids)])
+    yield from read_outputs([*tool, "--", *pytest_command(nodeids)])
