@@ -45,5 +45,5 @@ class Drivers:
         for place, (field, priority) in found.items():
             if (field, priority) not in first:
                 first.add((field, priority))
-                reading.tell(field, number, priority, 0)
+                reading.store(field, number, priority, 0)
             reading.add(field, number, priority, values[place])

@@ -42,13 +42,13 @@ class EndpointPauses:
         there = np.flatnonzero(self._maps.there & looks_after)
         by_priority = counted[there].reshape(len(there), PRIORITIES, len(self._names))
         for field in _FIELDS:
-            reading.tell(
+            reading.store(
                 INDEX[field], there, slice(0, PRIORITIES), by_priority[:, :, self._names.index(field)]
             )
         storms = words[:, self._storms : self._storms + PRIORITIES]
         watched = words[:, self._action].astype(bool) | storms.any(axis=1)
         there = np.flatnonzero(self._maps.there & watched)
-        reading.tell(STORMS, there, slice(0, PRIORITIES), storms[there])
+        reading.store(STORMS, there, slice(0, PRIORITIES), storms[there])
 
     def close(self) -> None:
         """Close the maps."""

@@ -109,14 +109,14 @@ class Interfaces:
         reading.add(DROPS, ports, ALL, counts[:, 4] + counts[:, 5])
         for column, told in enumerate((RX_FRAMES, TX_FRAMES, RX_BYTES, TX_BYTES)):
             bare = ~reading.known[told, ports, ALL]
-            reading.tell(told, ports[bare], ALL, counts[bare, column])
+            reading.store(told, ports[bare], ALL, counts[bare, column])
 
     def _tell_queues(self, reading: Reading) -> None:
         ports, words = self._of_ports(self._queues, *self._queues.numbers(_QUEUE_AT))
         reading.add(DROPS, ports, ALL, words[:, 0])
         self._quiet.note(ports, words[:, 1])
-        reading.tell(BUFFER, ports, ALL, words[:, 1])
-        reading.tell(BUFFER_SIZE, ports, ALL, self._links.queue_bytes[ports])
+        reading.store(BUFFER, ports, ALL, words[:, 1])
+        reading.store(BUFFER_SIZE, ports, ALL, self._links.queue_bytes[ports])
 
     def _of_ports(self, dump: Dump, nodes: Words, indexes: Words, words: Words) -> tuple[Numbers, Words]:
         """The numbers of the ports of what was told about interfaces, without those that are no ports."""

@@ -95,6 +95,7 @@ class Monitor:
             *changes(self._deadlocks, circles),
             *(self._watchdog.new() if self._may_have_told(reading) else ()),
         )
+        self._past[:, :, reading.epoch != self._last.epoch] = np.nan
         self._last, self._storms, self._deadlocks = reading, stormy, circles
         self._processes = reading.processes
         self._remember(rates)

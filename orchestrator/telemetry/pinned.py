@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from orchestrator.telemetry.reading import Flags
 
 _WORD_BYTES = 8
 _LOOK_EVERY = 8
+_FRESH_NS = 5_000_000_000
 _OF_ANOTHER_VERSION = "of another version of hipsnet, or topology; run `hipsnet provision` again"
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -47,7 +49,8 @@ class _Pin:
 class PinnedMaps:
     """The maps stay open; a map that was pinned anew is opened anew.
 
-    Whether it was, is looked for on every read of a part of the nodes: of each once in `_LOOK_EVERY` reads.
+    Each pin is checked once in `_LOOK_EVERY` reads; all are checked with every read while the folder of the
+    fabric's pins has changed in the last seconds, as when the fabric is provisioned anew.
 
     After `read`, `there` are the ports that were read, `values` their entries as 64-bit words, of shape
     (ports, values in an entry, words of a value), and `epoch` another number if their map is another one.
@@ -58,8 +61,9 @@ class PinnedMaps:
             _Pin(node, str(pins.node_folder(ports.fabric.name, node) / name), where)
             for node, where in ports.nodes.items()
         ]
+        self._folder = pins.ROOT / ports.fabric.name
         self._value_bytes = value.itemsize
-        self._reads = 0
+        self._reads = self._folder_changed_ns = 0
         self._keys = np.zeros(max(len(ports), 1), np.uint32)
         self.values: Words = np.zeros((len(ports), values, value.itemsize // _WORD_BYTES), np.uint64)
         self.there: Flags = np.zeros(len(ports), bool)
@@ -67,8 +71,9 @@ class PinnedMaps:
 
     def read(self) -> None:
         """Read all that can be read."""
+        check_all = self._folder_has_changed() or self._reads == 0
         for number, node in enumerate(self._nodes):
-            if self._reads == 0 or number % _LOOK_EVERY == self._reads % _LOOK_EVERY:
+            if check_all or number % _LOOK_EVERY == self._reads % _LOOK_EVERY:
                 self._look(node)
             self.there[node.ports] = node.read is not None and self._read_node(node)
         self._reads += 1
@@ -82,6 +87,16 @@ class PinnedMaps:
         """Close the maps."""
         for node in self._nodes:
             _close(node)
+
+    def _folder_has_changed(self) -> bool:
+        """Whether nodes came or went since the last read, or may still be coming: a folder precedes its pins."""
+        before = self._folder_changed_ns
+        try:
+            self._folder_changed_ns = self._folder.stat().st_mtime_ns
+        except OSError:
+            self._folder_changed_ns = 0
+        age_ns = time.time_ns() - self._folder_changed_ns
+        return before != self._folder_changed_ns or age_ns < _FRESH_NS
 
     def _read_node(self, node: _Pin) -> bool:
         assert node.read is not None

@@ -39,9 +39,9 @@ class ProgramCounters:
         total = self._maps.values.sum(axis=1)[there]
         reading.present[there] = True
         pfc = self._places["pfc"]
-        reading.tell(RX_PAUSE_FRAMES, there, slice(0, PRIORITIES), total[:, pfc : pfc + PRIORITIES])
-        reading.tell(RX_FRAMES, there, ALL, total[:, self._places["rx_frames"]])
-        reading.tell(RX_BYTES, there, ALL, total[:, self._places["rx_bytes"]])
+        reading.store(RX_PAUSE_FRAMES, there, slice(0, PRIORITIES), total[:, pfc : pfc + PRIORITIES])
+        reading.store(RX_FRAMES, there, ALL, total[:, self._places["rx_frames"]])
+        reading.store(RX_BYTES, there, ALL, total[:, self._places["rx_bytes"]])
         reading.add(DROPS, there, ALL, total[:, self._losses].sum(axis=1))
 
     def close(self) -> None:

@@ -34,13 +34,13 @@ class Reading:
     unreadable: set[tuple[str, str]] = field(default_factory=set)
     processes: list[BackgroundProcess] = field(default_factory=list)
 
-    def tell(self, field: int, ports: Any, priorities: Any, values: Any) -> None:
-        """Write down what somebody has counted."""
+    def store(self, field: int, ports: Any, priorities: Any, values: Any) -> None:
+        """Store a counter; earlier values are replaced."""
         self.values[field, ports, priorities] = values
         self.known[field, ports, priorities] = True
 
     def add(self, field: int, ports: Any, priorities: Any, values: Any) -> None:
-        """Add to what others have counted."""
+        """Add to the values that other sources have stored."""
         self.values[field, ports, priorities] += np.asarray(values).astype(np.uint64)
         self.known[field, ports, priorities] = True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One port and priority in one interval: the numbers of a line on the screen, of JSON and of CSV."""
+"""The numbers of one port and priority in one interval: a line of the screen, of JSON and of CSV."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Rates of a port and priority (None: the port as a whole); None is what nobody counts.
+    """Rates of a port and priority (None: the port as a whole). A rate without a counter is None.
 
-    `whole` names the numbers that are the whole port's, because nobody counts them by priority. Pause shares
-    and the fill of the buffer are between 0 and 1.
+    `port_wide` names the rates that are the whole port's, because they are not counted by priority. The shares of
+    time paused and of the buffer in use are between 0 and 1.
     """
 
     port: int
@@ -55,7 +55,7 @@ class Sample:
     drops_per_s: float | None
     ecn_per_s: float | None
     buffer_share: float | None
-    whole: frozenset[str]
+    port_wide: frozenset[str]
 
 
 _RATES = (
@@ -75,11 +75,11 @@ RATE_NAMES = (*(name for name, _, _ in _RATES), "buffer_share")
 
 
 def sample(rates: Rates, port: int, priority: int) -> Sample:
-    """The numbers of one port and priority; those of no priority of their own are taken from the whole port."""
+    """The rates of one port and priority; what is not counted by priority is taken from the whole port."""
     own = rates.amounts[:, port, priority].tolist()
     of_port = own if priority == ALL else rates.amounts[:, port, ALL].tolist()
     found: dict[str, float | None] = {}
-    whole = set()
+    port_wide = set()
     for name, field, factor in _RATES:
         amount = own[field]
         if math.isnan(amount):
@@ -87,31 +87,34 @@ def sample(rates: Rates, port: int, priority: int) -> Sample:
             if math.isnan(amount):
                 found[name] = None
                 continue
-            whole.add(name)
+            port_wide.add(name)
         value = amount * factor / rates.seconds
         found[name] = min(value, 1.0) if name in _SHARES else value
     held, size = own[BUFFER], own[BUFFER_SIZE]
     if math.isnan(held):
         held, size = of_port[BUFFER], of_port[BUFFER_SIZE]
-        whole.update(() if math.isnan(held) else ("buffer_share",))
+        port_wide.update(() if math.isnan(held) else ("buffer_share",))
     found["buffer_share"] = held / size if held >= 0 and size > 0 else None
-    return Sample(port, None if priority == ALL else priority, whole=frozenset(whole), **found)
+    return Sample(port, None if priority == ALL else priority, port_wide=frozenset(port_wide), **found)
 
 
 def totals(reading: Reading, port: int, priority: int) -> dict[str, int]:
-    """The counters themselves, where there are any; the whole port's where the priority has none of its own."""
-    found = {}
-    for number, field in enumerate(FIELDS):
-        at = priority if reading.known[number, port, priority] else ALL
-        if reading.known[number, port, at]:
-            found[field.name] = int(reading.values[number, port, at])
-    return found
+    """The counters of a port and priority; for ALL those that are counted for the whole port only.
+
+    So a sum over the priorities and ALL counts nothing twice.
+    """
+    known = reading.known[:, port, priority]
+    if priority == ALL:
+        known = known & ~reading.known[:, port, :PRIORITIES].any(axis=1)
+    return {
+        FIELDS[number].name: int(reading.values[number, port, priority]) for number in np.flatnonzero(known)
+    }
 
 
 def priorities(ports: WatchedPorts, reading: Reading) -> Rows:
-    """The (port, priority) that are worth a line, shape (lines, 2): lossless priorities and those ever paused.
+    """The (port, priority) that get a line, shape (lines, 2): lossless priorities and those ever paused.
 
-    A port without such a priority has one line for the whole.
+    A port without such a priority has one line for the whole port.
     """
     frames = reading.values[[RX_PAUSE_FRAMES, TX_PAUSE_FRAMES], :, :PRIORITIES]
     worth = np.zeros((len(ports), COLUMNS), bool)

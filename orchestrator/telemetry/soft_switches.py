@@ -32,9 +32,12 @@ class SoftSwitches:
     def read(self, reading: Reading) -> None:
         """Write down pauses, traffic, marks, losses and what waits, by priority."""
         try:
+            inode = self._path.stat().st_ino  # of another file after each start of the soft switch
             found = counters.read(self._path)
+        except FileNotFoundError:  # there is no soft switch, or not yet
+            return
         except ProvisionError as error:
-            if self._path.exists():  # else there is no soft switch, or not yet
+            if self._path.exists():
                 reading.unreadable.add(("soft switches", str(error)))
             return
         there = [
@@ -43,29 +46,30 @@ class SoftSwitches:
             if (where := self._nodes.get(name)) is not None and len(switch.ports) == where.stop - where.start
         ]
         if there:
-            _tell(reading, there)
+            _tell(reading, there, inode)
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
-def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]]) -> None:
-    """All switches at once: it is the number of steps that costs time, not that of ports."""
+def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]], epoch: int) -> None:
+    """Store all switches at once: the time depends on the number of steps, not on that of ports."""
     where = np.concatenate([np.arange(place.start, place.stop) for place, _ in there])
     layout = there[0][1].ports.dtype
     ports = np.frombuffer(b"".join(switch.ports.tobytes() for _, switch in there), layout)
     sizes = np.concatenate([np.full(len(switch.ports), switch.totals["shared_size"]) for _, switch in there])
+    reading.epoch[where] += epoch
     priority = ports["priority"]
     for name in _PAUSE:
-        reading.tell(INDEX[name], where, _LANES, ports["pause"][name])
+        reading.store(INDEX[name], where, _LANES, ports["pause"][name])
     for name in _BY_PRIORITY:
-        reading.tell(INDEX[name], where, _LANES, priority[name])
+        reading.store(INDEX[name], where, _LANES, priority[name])
     lost = sum(priority[name] for name in priority.dtype.names or () if name.startswith("drop_"))
-    reading.tell(DROPS, where, _LANES, lost)
+    reading.store(DROPS, where, _LANES, lost)
     reading.add(DROPS, where, ALL, np.sum(lost, axis=1) + _lost_without_priority(ports))
-    reading.tell(BUFFER, where, _LANES, priority["egress_bytes"])
-    reading.tell(BUFFER, where, ALL, priority["egress_bytes"].sum(axis=1))
-    reading.tell(BUFFER_SIZE, where, slice(None), sizes[:, None])
+    reading.store(BUFFER, where, _LANES, priority["egress_bytes"])
+    reading.store(BUFFER, where, ALL, priority["egress_bytes"].sum(axis=1))
+    reading.store(BUFFER_SIZE, where, slice(None), sizes[:, None])
 
 
 def _lost_without_priority(

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,8 +21,6 @@ from orchestrator.telemetry.fields import (
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
     TX_BYTES,
-    TX_PAUSE_FRAMES,
-    TX_PAUSE_US,
 )
 from orchestrator.telemetry.monitor import Snapshot
 from orchestrator.telemetry.ports import WatchedPorts
@@ -29,10 +29,10 @@ from orchestrator.top import numbers, severity
 from orchestrator.top.line_view import Line
 from orchestrator.top.port_table import PortTable
 
-_PAUSES = [RX_PAUSE_FRAMES, TX_PAUSE_FRAMES, RX_PAUSE_US, TX_PAUSE_US]
+_STOPPED = [RX_PAUSE_FRAMES, RX_PAUSE_US]
 _KEYS = (
-    ("1", "ports"), ("2", "map"), ("3", "who"), ("4", "log"), ("/", "filter"), ("<>", "sort"),
-    ("⏎", "port"), ("Space", "freeze"), ("?", "help"), ("q", "quit"),
+    ("1", "ports"), ("2", "map"), ("3", "pauses"), ("4", "log"), ("/", "filter"), ("<>", "sort"),
+    ("⏎", "port"), ("Space", "hold"), ("?", "help"), ("q", "quit"),
 )  # fmt: skip
 
 
@@ -56,37 +56,68 @@ class _Bar(Widget):
 
 
 class StatusBar(_Bar):
-    """Name, time, how many ports are paused, losses, storms, the newest event."""
+    """Fabric, time, how many ports are paused, storms, losses, traffic, the newest event: as much as fits."""
 
     def __init__(self, ports: WatchedPorts) -> None:
         super().__init__()
-        self._fabric = f" {ports.fabric.name} "
+        self._fabric = f" {ports.fabric.name}"
+        self._pieces: Sequence[_Piece] = ()
+        self._servers = [number for number, port in enumerate(ports.ports) if port.role == "server"]
 
     def show(self, snapshot: Snapshot, table: PortTable, last: Event | None, is_frozen: bool) -> None:
-        """Say how things stand."""
+        """Summarize a snapshot. Frames count where servers send them; a port is paused if its peer stops it."""
         amounts = snapshot.rates.amounts
-        paused = int((amounts[_PAUSES, :, ALL] > 0).any(axis=0).sum())
+        paused = int((amounts[_STOPPED, :, ALL] > 0).any(axis=0).sum())
         drops = float(known(amounts[DROPS, :, ALL]).sum()) / snapshot.rates.seconds
-        sent = float(known(amounts[TX_BYTES, :, ALL]).sum()) * 8 / snapshot.rates.seconds
+        sent = float(known(amounts[TX_BYTES, self._servers, ALL]).sum()) * 8 / snapshot.rates.seconds
         down = int((~(snapshot.reading.up & snapshot.reading.present)).sum())
         storms = int(snapshot.storms.sum())
-        state = ("FROZEN ", severity.STYLES[severity.ALL]) if is_frozen else ("live ", severity.QUIET)
+        frozen = _Piece(" FROZEN", severity.STYLES[severity.ALL], _ALWAYS)
         pieces = [
-            (self._fabric, severity.TITLE),
-            (datetime.now().strftime("%H:%M:%S "), severity.PLAIN),
-            state,
-            (f"{len(snapshot.ports)} ports", severity.PLAIN),
+            _Piece(self._fabric, severity.TITLE, _ALWAYS),
+            _Piece(datetime.now().strftime(" %H:%M:%S"), severity.PLAIN, 3),
+            frozen if is_frozen else _Piece(" live", severity.QUIET, 1),
+            _Piece(f" {len(snapshot.ports)} ports", severity.PLAIN, 4),
             _alarm(f" {paused} paused", paused, severity.MUCH),
             _alarm(f" {storms} storms", storms, severity.ALL),
             _alarm(f" {down} down", down, severity.DOWN),
             _alarm(f" {numbers.count(drops)} drops/s", drops, severity.MOST),
-            (f" {numbers.count(sent)}bit/s", severity.PLAIN),
+            _Piece(f" {numbers.count(sent)}bit/s sent", severity.PLAIN, 6),
         ]
         if table.wanted:
-            pieces.append((f" /{table.wanted}", severity.STRONG))
+            pieces.append(_Piece(f" /{table.wanted}", severity.STRONG, 7))
         if last is not None:
-            pieces.append((f"  last: {last.kind} {last.port}", severity.QUIET))
-        self.set_line(tuple(pieces))
+            pieces.append(_Piece(f"  last: {last.kind} {last.port}", severity.QUIET, 2))
+        self._pieces = pieces
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Choose the pieces that fit."""
+        self.set_line(_fitted(self._pieces, self.size.width))
+
+
+class _Piece(NamedTuple):
+    """A part of the status line; the pieces of the lowest rank are left out first."""
+
+    text: str
+    style: Style
+    rank: int
+
+
+_ALWAYS = 9
+
+
+def _alarm(text: str, value: float, level: int) -> _Piece:
+    """A count that is bad unless it is 0; a 0 is left out before any other count."""
+    return _Piece(text, severity.STYLES[level], 8) if value else _Piece(text, severity.QUIET, 5)
+
+
+def _fitted(pieces: Sequence[_Piece], width: int) -> Line:
+    """The pieces of the highest ranks that fit."""
+    ranks = sorted({piece.rank for piece in pieces})
+    while len(ranks) > 1 and sum(len(piece.text) for piece in pieces if piece.rank in ranks) > width:
+        del ranks[0]
+    return tuple((piece.text, piece.style) for piece in pieces if piece.rank in ranks)
 
 
 class ProcessBanner(Widget):
@@ -124,15 +155,11 @@ class ProcessBanner(Widget):
         ]
 
 
-def _alarm(text: str, value: float, level: int) -> tuple[str, Style]:
-    return text, severity.STYLES[level] if value else severity.QUIET
-
-
 class KeyBar(_Bar):
-    """The keys that one needs most."""
+    """The most important keys."""
 
     def on_mount(self) -> None:
-        """They never change."""
+        """Show them once: they never change."""
         self.set_line(
             tuple(
                 piece

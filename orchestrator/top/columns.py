@@ -22,7 +22,11 @@ Keys = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a sample; `by` are the fields whose amounts it sorts by, the first that differs decides."""
+    """A number of a sample; `by` are the fields whose amounts it sorts by, the first that differs decides.
+
+    `width` leaves a blank before the longest number and the title, and a place behind them: for the mark of a
+    number that is the whole port's, and for the arrow of the column that sorts.
+    """
 
     title: str
     width: int
@@ -49,15 +53,15 @@ def _loss(value: float | None) -> Style:
 
 
 COLUMNS = (
-    Column("RxPau/s", 7, "rx_pause_per_s", numbers.count, (fields.RX_PAUSE_FRAMES,), _frames),
-    Column("Rx%", 4, "rx_pause_share", numbers.percent, (fields.RX_PAUSE_US, fields.RX_PAUSE_FRAMES), _share),
-    Column("TxPau/s", 7, "tx_pause_per_s", numbers.count, (fields.TX_PAUSE_FRAMES,), _frames),
-    Column("Tx%", 4, "tx_pause_share", numbers.percent, (fields.TX_PAUSE_US, fields.TX_PAUSE_FRAMES), _share),
-    Column("Rxbit/s", 7, "rx_bps", numbers.count, (fields.RX_BYTES,), _plain),
-    Column("Txbit/s", 7, "tx_bps", numbers.count, (fields.TX_BYTES,), _plain),
-    Column("Drop/s", 6, "drops_per_s", numbers.count, (fields.DROPS,), _loss),
-    Column("ECN/s", 6, "ecn_per_s", numbers.count, (fields.ECN_MARKS,), _frames),
-    Column("Buf%", 5, "buffer_share", numbers.percent, (fields.BUFFER,), _share),
+    Column("RxPau/s", 9, "rx_pause_per_s", numbers.count, (fields.RX_PAUSE_FRAMES,), _frames),
+    Column("Rx%", 6, "rx_pause_share", numbers.percent, (fields.RX_PAUSE_US, fields.RX_PAUSE_FRAMES), _share),
+    Column("TxPau/s", 9, "tx_pause_per_s", numbers.count, (fields.TX_PAUSE_FRAMES,), _frames),
+    Column("Tx%", 6, "tx_pause_share", numbers.percent, (fields.TX_PAUSE_US, fields.TX_PAUSE_FRAMES), _share),
+    Column("Rxbps", 7, "rx_bps", numbers.count, (fields.RX_BYTES,), _plain),
+    Column("Txbps", 7, "tx_bps", numbers.count, (fields.TX_BYTES,), _plain),
+    Column("Drop/s", 8, "drops_per_s", numbers.count, (fields.DROPS,), _loss),
+    Column("Buf%", 6, "buffer_share", numbers.percent, (fields.BUFFER,), _share),
+    Column("ECN/s", 7, "ecn_per_s", numbers.count, (fields.ECN_MARKS,), _frames),
 )
 PORT = len(COLUMNS)
 """Sorting by name, the order of the file."""
@@ -69,12 +73,12 @@ SORTS = (*(column.title for column in COLUMNS), "port", "pause")
 def cell(column: Column, sample: Sample) -> tuple[str, Style]:
     """A number with its style; `*` behind it says that it is the whole port's."""
     value = getattr(sample, column.name)
-    is_whole = column.name in sample.whole and value is not None
+    is_whole = column.name in sample.port_wide and value is not None
     return _made(column, value, is_whole) if value else _NOTHING[column.name, value is None, is_whole]
 
 
 def _made(column: Column, value: float | None, is_whole: bool) -> tuple[str, Style]:
-    return f"{column.text(value):>{column.width}}{'*' if is_whole else ' '}", column.style(value)
+    return f"{column.text(value):>{column.width - 1}}{'*' if is_whole else ' '}", column.style(value)
 
 
 _NOTHING = {

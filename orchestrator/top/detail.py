@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One port and priority: every number, its total, and its history."""
+"""One port and priority: every counter with its rate, total and history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.top.port_table import History, level_of
 
 
 class DetailView(LineView):
-    """A line for each field that is known, of the priority or else of the whole port."""
+    """A line for each field, of the priority or else of the whole port (`*`), then the pauses at the port."""
 
     def __init__(self, snapshot: Snapshot, history: History, port: int, priority: int) -> None:
         super().__init__()
@@ -36,9 +36,14 @@ class DetailView(LineView):
         priority = "all priorities" if self._priority == ALL else f"priority {self._priority}"
         state = "up" if snapshot.reading.up[self._port] else "down"
         title = f" {port.name} → {port.peer_name}   {priority}   {port.role}, level {port.level}   {state} "
-        columns = f" {'':<20} {'now/s':>7} {'total':>14} {'most':>7}  history"
+        columns = f" {'':<20} {'now/s':>7} {'total':>20} {'max/s':>7}  history"
+        back = max(self.size.width - len(title) - 1, 0)
         return (
-            ((severity.SIGNS[level], severity.STYLES[level]), (title, severity.STRONG)),
+            (
+                (severity.SIGNS[level], severity.STYLES[level]),
+                (title, severity.STRONG),
+                (f"{'Esc back ':>{back}}", severity.QUIET),
+            ),
             ((columns, severity.TITLE),),
         )
 
@@ -63,18 +68,19 @@ class DetailView(LineView):
         past = self._history(field.name, self._port, priority)
         now = float(past[-1]) if known and len(past) else None
         most = max((float(value) for value in past if value == value), default=None)
-        total = str(int(reading.values[number, self._port, priority])) if known else numbers.UNKNOWN
+        value = int(reading.values[number, self._port, priority])
+        total = numbers.UNKNOWN if not known or field.is_gauge else str(value)
         name = field.name + ("*" if priority != self._priority and known else "")
         return (
-            (f" {name:<20} {numbers.count(now):>7} {total:>14} {numbers.count(most):>7}  ",
+            (f" {name:<20} {numbers.count(now):>7} {total:>20} {numbers.count(most):>7}  ",
              severity.PLAIN if now else severity.QUIET),
-            (numbers.sparkline(past, max(self.size.width - 56, 8)), severity.STYLES[severity.SOME]),
+            (numbers.sparkline(past, max(self.size.width - 62, 8)), severity.STYLES[severity.SOME]),
         )  # fmt: skip
 
     def _others(self) -> list[str]:
         name = self._snapshot.ports.ports[self._port].name
         return [
-            f"{pause.by} stops {pause.of} in priority {pause.priority}: "
+            f"{pause.by} pauses {pause.of} in priority {pause.priority}: "
             f"{numbers.count(pause.frames_per_s)}/s, {numbers.percent(pause.share)} % of time, "
             f"from {pause.beginning}"
             for pause in self._snapshot.pauses

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys, and what the columns mean."""
+"""The help screen: keys, columns, signs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from orchestrator.top.line_view import Line, LineView
 
 _TEXT = """\
 Keys
- arrows j k PgUp PgDn Home End  move      Enter  one port, with its history
- 1 2 3 4 Tab  ports, map, who, log        /      filter (Esc: all again)
- < >          sort by another column      + -    greatest, smallest first
- Space        hold the screen             q      quit, or back
-Columns: Rx is received by the port, Tx sent by it
- Pr           priority; * all of them     RxPau/s TxPau/s  its PFC frames
- Rx%          of the time that the other end has stopped this port
- Tx%          of the time that this port has stopped the other end
- bit/s        with the Ethernet header    Drop/s ECN/s  frames lost, marked
- Buf%         of the buffer full, now     -   nobody counts it
+ arrows j k PgUp PgDn Home End  move      Enter  one port with its history
+ 1 2 3 4 Tab  ports, map, pauses, log     /      filter (Esc: show all)
+ < >          sort by another column      + -    largest, smallest first
+ Space        hold the screen             q      quit; q or Esc: back
+Columns: Rx is received by the port, Tx is sent by it
+ Pr           priority; * the whole port  RxPau/s TxPau/s  PFC frames
+ Rx%          share of time for which the other end paused this port
+ Tx%          share of time for which this port paused the other end
+ Rxbps Txbps  bit/s, Ethernet headers     Drop/s ECN/s  frames lost, marked
+ Buf%         share of the buffer in use  -      not counted
  5*           counted for the whole port, not by priority
-Signs: how long it pauses
- · not  ░ some  ▒ 10 %  ▓ 50 %  █ 99 % of the time, or a storm  x link down
- without a count of time, by frames: ░ any  ▒ 10/s  ▓ 100/s
-Who pauses whom
- The culprit's port stops the victim's. A culprit may itself be a victim:
- `Begins at`: who stops others without being stopped, and its longest queue.
-Filter: words, all of which have to be in a line
+Top line: paused ports, storms, ports down, frames lost; bit/s that servers
+ send: a frame counts once, and again at each server that forwards it
+Signs: share of time paused
+ · 0  ░ > 0  ▒ 10 %  ▓ 50 %  █ 99 % or a storm  x link down
+ without a count of time, by frames: ░ > 0  ▒ 10/s  ▓ 100/s
+Pauses: the culprit's port pauses the victim's; a culprit may be a victim, too
+ `Begins at`: the node that pauses others and is not paused; its longest queue
+Filter: a line matches if it contains all words
  s01  l0g2  p3 (priority 3)  server  switch  level1  paused  storm  down"""
 
 
 class HelpView(LineView):
-    """The text."""
+    """The lines of the help text."""
 
     def count(self) -> int:
         return len(_TEXT.splitlines())
@@ -51,7 +52,7 @@ class HelpView(LineView):
 
 
 class HelpScreen(Screen[None]):
-    """The text on a screen of its own; any of the usual keys closes it."""
+    """The text on a screen of its own."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q,question_mark,space", "app.pop_screen", show=False)
@@ -61,5 +62,5 @@ class HelpScreen(Screen[None]):
         yield HelpView()
 
     def on_mount(self) -> None:
-        """Show it."""
+        """Give the text the keys that scroll."""
         self.query_one(HelpView).focus()

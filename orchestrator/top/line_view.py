@@ -75,6 +75,10 @@ class LineView(Widget, can_focus=True):
         """One of them."""
         raise NotImplementedError
 
+    def placeholder(self) -> Line:
+        """What is shown if there are no lines."""
+        return ()
+
     def prepare(self, indices: range) -> None:
         """These lines will be asked for next: what is cheaper for all of them at once may be done now."""
 
@@ -94,6 +98,8 @@ class LineView(Widget, can_focus=True):
             line = self.line(index)
             chosen = index == cursor
             lines.append(tuple((text, style + SELECTED) for text, style in line) if chosen else line)
+        if not in_sight:
+            lines.append(self.placeholder())
         before, self._shown = self._shown, lines
         self._strips = self._made(before, lines, width)
         changed = [

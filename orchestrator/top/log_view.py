@@ -35,14 +35,15 @@ class LogView(LineView):
         return self._events[0][1] if self._events else None
 
     def heading(self) -> Sequence[Line]:
-        return (((" Storms and links", severity.TITLE),),)
+        return (((" Events, the newest first", severity.TITLE),),)
 
     def count(self) -> int:
-        return max(len(self._events), 1)
+        return len(self._events)
+
+    def placeholder(self) -> Line:
+        return ((" no event yet", severity.QUIET),)
 
     def line(self, index: int) -> Line:
-        if not self._events:
-            return ((" nothing has happened yet", severity.QUIET),)
         time, event = self._events[index]
         style = severity.STYLES[severity.MOST] if event.is_bad else severity.PLAIN
         sign = "!" if event.is_bad else " "

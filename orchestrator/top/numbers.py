@@ -10,12 +10,12 @@ import numpy as np
 from orchestrator.telemetry.rates import Amounts
 
 UNKNOWN = "-"
-_PREFIXES = ("", "k", "M", "G", "T", "P")
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 _BLOCKS = np.array(list(" ▁▂▃▄▅▆▇█"))
 
 
 def count(value: float | None) -> str:
-    """At most 5 characters, three digits that count: 0, 0.25, 12.3, 4.56k, 7.8G; - for what nobody knows."""
+    """Three significant digits in at most 5 characters: 0, 0.25, 12.3, 4.56k, 7.8G; - for None and NaN."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if value == 0:
@@ -30,12 +30,14 @@ def count(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """At most 4 characters: 0, 0.3, 12, 100; what is above 0 and too small for that is <0.1."""
+    """A share in percent, in at most 4 characters: 0, <0.1, 0.3, 12, 100, >999; - for None and NaN."""
     if share is None or math.isnan(share):
         return UNKNOWN
     value = share * 100
     if 0 < value < 0.1:
         return "<0.1"
+    if value >= 999.5:
+        return ">999"
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
 
 

@@ -34,13 +34,14 @@ class PauseView(LineView):
         return (((text, severity.TITLE),),)
 
     def count(self) -> int:
-        return max(len(self._deadlocks) + len(self._pauses), 1)
+        return len(self._deadlocks) + len(self._pauses)
+
+    def placeholder(self) -> Line:
+        return ((" no port is paused", severity.QUIET),)
 
     def line(self, index: int) -> Line:
         if index < len(self._deadlocks):
             return ((f" deadlock, {self._deadlocks[index]}", severity.STYLES[severity.ALL]),)
-        if not self._pauses:
-            return ((" nobody pauses anybody", severity.QUIET),)
         pause = self._pauses[index - len(self._deadlocks)]
         level = severity.of_pause(pause.share, pause.frames_per_s)
         width = self._width + 1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import numpy as np
 from rich.style import Style
@@ -14,13 +15,14 @@ from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import Amounts
 from orchestrator.telemetry.sample import Rows, Sample
 from orchestrator.top import severity
-from orchestrator.top.columns import COLUMNS, PAUSE, PORT, SORTS, arranged, cell
+from orchestrator.top.columns import COLUMNS, PAUSE, PORT, SORTS, Column, arranged, cell
 from orchestrator.top.line_view import Line, LineView
 from orchestrator.top.numbers import sparklines
 
 History = Callable[[str, int, int], Amounts]
 Histories = Callable[[str, Rows, int], Amounts]
 _HISTORY_WIDTH = 30
+_FIXED_WIDTH = 5  # the sign, the priority, and the blanks beside them
 
 
 class PortTable(LineView):
@@ -38,7 +40,8 @@ class PortTable(LineView):
         self._prepared = range(0)
         self._name_width = max(len(port.name) for port in ports.ports)
         self._snapshot: Snapshot | None = None
-        self._peer_width = self._history_width = 0
+        self._width = self._peer_width = self._history_width = 0
+        self._columns: tuple[Column, ...] = COLUMNS
         self._rows: Rows = np.zeros((0, 2), np.int64)
         self.sort_by, self.descending, self.wanted = PAUSE, True, ""
 
@@ -75,16 +78,20 @@ class PortTable(LineView):
     def count(self) -> int:
         return len(self._rows)
 
+    def placeholder(self) -> Line:
+        text = f" no line matches {self.wanted!r}; Esc shows all lines" if self.wanted else " no ports"
+        return ((text, severity.QUIET),)
+
     def heading(self) -> Sequence[Line]:
         self._divide()
         arrow = "▼" if self.descending else "▲"
         by_port = arrow if self.sort_by == PORT else " "
-        names = [(f"  {'Port' + by_port:<{self._name_width}} Pr ", self.sort_by == PORT)]
+        names = [(f"  {'Port' + by_port:<{self._name_width}} Pr", self.sort_by == PORT)]
         if self._peer_width:
-            names.append(("Peer".ljust(self._name_width + 1), False))
-        for number, column in enumerate(COLUMNS):
+            names.append((" Peer".ljust(self._peer_width), False))
+        for number, column in enumerate(self._columns):
             sorts = number == self.sort_by or (self.sort_by == PAUSE and "pause_share" in column.name)
-            names.append((f"{column.title:>{column.width}}{arrow if sorts else ' '}", sorts))
+            names.append((f"{column.title:>{column.width - 1}}{arrow if sorts else ' '}", sorts))
         if self._history_width:
             names.append(("pause, history".rjust(self._history_width), False))
         line = tuple(
@@ -98,7 +105,7 @@ class PortTable(LineView):
             return
         rows = self._rows[indices.start : indices.stop]
         self._prepared = indices
-        self._keys = _numbers_of(snapshot, rows, self._peer_width)
+        self._keys = _numbers_of(snapshot, rows, self._width)
         self._pasts = self._drawn_pasts(snapshot, rows) if self._history_width and len(rows) else []
 
     def line(self, index: int) -> Line:
@@ -115,11 +122,11 @@ class PortTable(LineView):
         port = self._snapshot.ports.ports[number]
         found = self._snapshot.sample(number, priority)
         level = level_of(self._snapshot, found)
-        name = f"{port.name:<{self._name_width}} {'*' if priority == ALL else priority:>2} "
+        name = f"{port.name:<{self._name_width}} {'*' if priority == ALL else priority:>2}"
         pieces = [(f"{severity.SIGNS[level]} ", severity.STYLES[level]), (name, _name_style(level))]
         if self._peer_width:
-            pieces.append((f"{port.peer_name:<{self._name_width + 1}}", severity.QUIET))
-        pieces += [cell(column, found) for column in COLUMNS]
+            pieces.append((f" {port.peer_name}".ljust(self._peer_width), severity.QUIET))
+        pieces += [cell(column, found) for column in self._columns]
         return tuple(pieces)
 
     def _drawn_pasts(self, snapshot: Snapshot, rows: Rows) -> list[str]:
@@ -142,8 +149,12 @@ class PortTable(LineView):
         )
 
     def _divide(self) -> None:
-        """Give the peer and the history what the numbers leave; asked once for all lines, for `size` is slow."""
-        free = self.size.width - self._name_width - 6 - sum(column.width + 1 for column in COLUMNS)
+        """Choose the columns that fit; peer and history get what is left. Once per screen: `size` is slow."""
+        self._width = self.size.width
+        free = self._width - self._name_width - _FIXED_WIDTH
+        ends = accumulate(column.width for column in COLUMNS)
+        self._columns = tuple(column for column, end in zip(COLUMNS, ends, strict=True) if end <= free)
+        free -= sum(column.width for column in self._columns)
         self._peer_width = self._name_width + 1 if free > self._name_width else 0
         free -= self._peer_width + 1
         self._history_width = min(free, _HISTORY_WIDTH) if self._peer_width and free >= 8 else 0

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 from textual.pilot import Pilot
 
@@ -28,7 +29,7 @@ from tests.kernel.frames import pfc
 from tests.lab.rig import Done, Lab, hipsnet_process, run
 from tests.lab.test_hosts import Host, hosts
 from tests.lab.test_lossless import incast
-from tests.lab.test_top import drive, line_of, text
+from tests.lab.test_top import drive, line_of, pause, text
 
 __all__ = ["hosts"]  # a fixture
 _ARRAY = 2  # BPF_MAP_TYPE_ARRAY
@@ -92,7 +93,7 @@ def test_the_screen_has_what_an_incast_has_counted(make_lab: Callable[..., Lab])
         counted = read_counters(lab.name, node)["pfc"][int(number), 3]
         assert shown[2] == str(counted) and counted > 0
         assert float(line_of(app, "rx_pause_us")[2]) > 0
-        assert any(f"stops {port} in priority 3" in line for line in text(app))
+        assert any(f"pauses {port} in priority 3" in line for line in text(app))
 
     drive(lab, act)
 
@@ -176,6 +177,26 @@ def test_queues_that_overflow_are_losses(make_lab: Callable[..., Lab]) -> None:
     assert after.values[fields.BUFFER, number, fields.ALL] > 1_000_000
 
 
+def test_rates_and_histories_restart_when_a_fabric_is_rebuilt(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(lab={"switch": "lossless"}, pfc={"priorities": [3]}, link={"rate": "unlimited"})
+    lab.provision()
+    with watching.watch(*lab.load(), None) as (ports, sources):
+        monitor = Monitor(ports, sources.read)
+        lab.run("ping")
+        number = ports.numbers["s01.p0"]
+        counters_only = [place for place, field in enumerate(fields.FIELDS) if not field.is_gauge]
+        assert np.nanmax(monitor.look().rates.amounts[counters_only, number]) > 0
+        lab.run("destroy")
+        lab.provision()
+        again = monitor.look()
+        assert again.reading.present.all() and again.reading.known[fields.RX_FRAMES, :, fields.ALL].all()
+        assert np.nanmax(again.rates.amounts[counters_only]) == 0
+        past = monitor.past("rx_frames", number, fields.ALL)
+        assert past[~np.isnan(past)].tolist() == [0.0]
+        sent = pause(lab, "l0g0", "p1", 1 << 3, 5)
+        assert monitor.look().rates.amounts[fields.RX_PAUSE_FRAMES, number, 3] == sent == 5
+
+
 @contextmanager
 def of_another_version(lab: Lab) -> Iterator[None]:
     """The soft switch's counters have another mark, and two servers' counters another size."""
@@ -252,9 +273,9 @@ def test_a_host_shows_its_own_ports(hosts: tuple[Lab, list[Host]]) -> None:
             sender.send(pfc(1 << 3))
     done = host.hipsnet("top", lab.file, "--node", host.server, "--json", "--interval", "0.2")
     assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["samples"]
+    found, whole = json.loads(done.stdout)["samples"]
     assert (found["port"], found["priority"], found["up"]) == (f"{host.server}.p0", 3, True)
     assert found["total"]["rx_pause_frames"] == 13
-    assert "rx_bytes" in found["total"] and "tx_bytes" in found["total"]
+    assert whole["priority"] is None and {"rx_bytes", "tx_bytes"} <= whole["total"].keys()
     refused = host.hipsnet("top", lab.file, "--json")
     assert refused.returncode == 2 and "--node" in refused.stderr

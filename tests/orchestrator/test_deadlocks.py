@@ -35,16 +35,16 @@ def found_in(
     """What is found when these ports were paused for that share of a second, and sent nothing."""
     before = reading(ports, 0.0)
     for field in ("rx_pause_us", "tx_frames"):
-        before.tell(fields.INDEX[field], slice(None), slice(0, PRIORITIES), 0)
+        before.store(fields.INDEX[field], slice(None), slice(0, PRIORITIES), 0)
     after = reading(
         ports, 1.0,
         tx_frames={(port.name, ALL): 7 for port in ports.ports},
         buffer_bytes={(name, priority): waits for name in stuck},
     )  # fmt: skip
-    after.tell(fields.INDEX["tx_frames"], slice(None), slice(0, PRIORITIES), 0)
-    after.tell(fields.INDEX["rx_pause_us"], slice(None), slice(0, PRIORITIES), 0)
+    after.store(fields.INDEX["tx_frames"], slice(None), slice(0, PRIORITIES), 0)
+    after.store(fields.INDEX["rx_pause_us"], slice(None), slice(0, PRIORITIES), 0)
     for name in stuck:
-        after.tell(fields.INDEX["rx_pause_us"], ports.numbers[name], priority, int(share * SECOND))
+        after.store(fields.INDEX["rx_pause_us"], ports.numbers[name], priority, int(share * SECOND))
     rates = rates_of(ports, before, after)
     return deadlocks(ports, rates, storms(rates))
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 
 import numpy as np
@@ -11,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipsnet.topology import Topology, build
-from orchestrator.telemetry import fields
+from orchestrator.telemetry import fields, printing
 from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.events import changes_of_links, changes_of_storms, storms
 from orchestrator.telemetry.fields import ALL, COLUMNS, FIELDS
+from orchestrator.telemetry.monitor import Monitor
 from orchestrator.telemetry.pauses import pauses, roots, stoppers_of
 from orchestrator.telemetry.ports import WatchedPorts, watch_lab
 from orchestrator.telemetry.rates import Rates, between, increase, possible
@@ -69,7 +73,7 @@ def reading(ports: WatchedPorts, time_s: float, **counts: dict[tuple[str, int], 
     found.present[:] = found.up[:] = True
     for field, values in counts.items():
         for (name, priority), value in values.items():
-            found.tell(fields.INDEX[field], ports.numbers[name], priority, value)
+            found.store(fields.INDEX[field], ports.numbers[name], priority, value)
     return found
 
 
@@ -82,14 +86,22 @@ def test_rates_are_of_the_time_that_passed(bcube: WatchedPorts) -> None:
     before = reading(bcube, 10.0, rx_bytes={("s00.p0", ALL): 1000}, rx_pause_us={("s00.p0", 3): 0})
     after = reading(bcube, 12.0, rx_bytes={("s00.p0", ALL): 6000}, rx_pause_us={("s00.p0", 3): 500_000})
     found = sample(rates_of(bcube, before, after), bcube.numbers["s00.p0"], 3)
-    assert found.rx_bps == 20_000 and found.whole == {"rx_bps"}
+    assert found.rx_bps == 20_000 and found.port_wide == {"rx_bps"}
     assert found.rx_pause_share == 0.25
     assert found.tx_bps is None and found.drops_per_s is None
 
 
-def test_a_port_that_vanished_has_no_rate_and_one_that_is_new_has_what_it_counted(
-    bcube: WatchedPorts,
-) -> None:
+@given(
+    before=st.integers(1, 10_000), after=st.integers(0, 10_000), rate=st.sampled_from([None, 10**8, 10**11])
+)
+def test_a_small_counter_that_falls_has_restarted(before: int, after: int, rate: int | None) -> None:
+    """Even where a 32-bit counter of bytes could wrap within the second."""
+    most = possible(1.0, [rate])[fields.RX_BYTES, 0, ALL]
+    expected = after if after < before else after - before
+    assert int(increase(u64(before), u64(after), most.reshape(1))[0]) == expected
+
+
+def test_a_port_that_vanished_has_no_rate_and_one_that_restarted_begins_at_zero(bcube: WatchedPorts) -> None:
     there = {("s00.p0", ALL): 5}
     gone = reading(bcube, 1.0)
     gone.present[:] = False
@@ -98,7 +110,26 @@ def test_a_port_that_vanished_has_no_rate_and_one_that_is_new_has_what_it_counte
     for first, second in ((before, gone), (gone, back)):
         assert math.isnan(rates_of(bcube, first, second).amounts[fields.DROPS, number, ALL])
     back.epoch[number] = 1
-    assert rates_of(bcube, before, back).amounts[fields.DROPS, number, ALL] == 5
+    for first in (before, gone):
+        assert rates_of(bcube, first, back).amounts[fields.DROPS, number, ALL] == 0
+    others = np.delete(np.arange(len(bcube)), number)
+    assert np.isnan(rates_of(bcube, before, back).amounts[:, others]).all()
+
+
+def test_the_history_of_a_port_ends_where_its_counters_restart(bcube: WatchedPorts) -> None:
+    number, other = bcube.numbers["s00.p0"], bcube.numbers["s01.p0"]
+    readings = []
+    for time_s, count, epoch in ((0, 0, 1), (1, 900, 1), (2, 1900, 1), (3, 7, 2), (4, 10, 2)):
+        found = reading(bcube, time_s, rx_frames={("s00.p0", ALL): count, ("s01.p0", ALL): 100 * time_s})
+        found.epoch[number] = epoch
+        readings.append(found)
+    monitor = Monitor(bcube, iter(readings).__next__)
+    for _ in range(4):
+        monitor.look()
+    past = monitor.past("rx_frames", number, ALL)
+    assert past[~np.isnan(past)].tolist() == [0.0, 3.0]
+    untouched = monitor.past("rx_frames", other, ALL)
+    assert untouched[~np.isnan(untouched)].tolist() == [100.0] * 4
 
 
 def test_what_one_end_received_the_other_has_sent(bcube: WatchedPorts) -> None:
@@ -138,7 +169,7 @@ def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
     ]
     assert (found[1].culprit, found[1].victim, found[1].beginning) == ("l0g0", "s00", "s01")
     for name, waits in (("s01.p0", 10), ("s01.p1", 4000)):
-        after.tell(fields.BUFFER, bcube.numbers[name], 3, waits)
+        after.store(fields.BUFFER, bcube.numbers[name], 3, waits)
     found = pauses(bcube, rates_of(bcube, before, after))
     assert [pause.queues for pause in found] == [("s01.p1",), ("s01.p1",), ()]
     assert found[1].beginning == "s01.p1 queue"
@@ -195,3 +226,34 @@ def test_events_tell_of_storms_and_links(bcube: WatchedPorts) -> None:
     assert told == [("link down", first.name), ("vanished", bcube.ports[1].name)]
     told = [(event.kind, event.port) for event in changes_of_links(bcube, after, before)]
     assert told == [("link up", first.name), ("back", bcube.ports[1].name)]
+
+
+def test_the_samples_of_a_port_contain_each_number_once(
+    bcube: WatchedPorts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pauses are counted in two priorities, bytes and losses for the whole port."""
+    readings = [
+        reading(
+            bcube,
+            time_s,
+            rx_pause_frames={("s00.p0", 3): 2 * time_s, ("s00.p0", 5): time_s, ("s00.p0", ALL): 3 * time_s},
+            rx_bytes={("s00.p0", ALL): 1000 * time_s},
+            drops={("s00.p0", ALL): 4 * time_s},
+        )
+        for time_s in (0, 1)
+    ]
+    monitor = Monitor(bcube, iter(readings).__next__)
+    snapshot = monitor.look()
+    printing.as_json(snapshot)
+    found = [entry for entry in json.loads(capsys.readouterr().out)["samples"] if entry["port"] == "s00.p0"]
+    assert [entry["priority"] for entry in found] == [3, 5, None]
+    for rate, total, amount in (
+        ("rx_pause_per_s", "rx_pause_frames", 3),
+        ("rx_bps", "rx_bytes", 1000),
+        ("drops_per_s", "drops", 4),
+    ):
+        assert sum(entry["total"].get(total, 0) for entry in found) == amount
+        assert sum(entry[rate] or 0 for entry in found) == amount * (8 if rate == "rx_bps" else 1)
+    printing.as_csv(snapshot)
+    rows = [row for row in csv.DictReader(io.StringIO(capsys.readouterr().out)) if row["port"] == "s00.p0"]
+    assert sum(int(row["rx_bytes_total"] or 0) for row in rows) == 1000
