@@ -190,11 +190,10 @@ def _cable_offloads(fabric: Fabric, port: Port) -> tuple[tuple[str, bool], ...]:
 
 
 def _server_sysctls(names: list[str], in_lab: bool, is_alone: bool) -> dict[str, str]:
-    settings = dict(sysctls.SERVER)
-    if in_lab:
-        settings |= sysctls.LAB_BUFFERS
+    """In a lab those of the whole namespace, on a host those of its ports alone."""
+    settings = sysctls.LAB_SERVER | sysctls.LAB_BUFFERS if in_lab else {}
     for name in names:
-        settings |= sysctls.of_port(name)
+        settings |= sysctls.of_port(name) if in_lab else sysctls.of_host_port(name)
         if not is_alone:
             settings |= sysctls.from_ourselves(name)
     return settings

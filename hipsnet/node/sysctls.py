@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel settings under /proc/sys/net: which a node needs, reading and writing them."""
+"""Kernel settings below /proc/sys/net: those that a node needs, and how to read and write them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hipsnet.errors import CapabilityError
+from hipsnet.errors import CapabilityError, InputError
 from hipsnet.node.actual import Actual
 from hipsnet.node.change import Change
 from hipsnet.node.context import Context
 from hipsnet.node.desired import NodeConfig
 
 _ROOT = Path("/proc/sys")
+_KEY = re.compile(r"net(/[^/\s]+)+")
 
 FORWARDING = {"net/ipv4/ip_forward": "1"}
-"""The slow path: XDP passes up what needs an ICMP answer. Comes first, for it resets other settings."""
+"""The slow path: XDP passes up what needs an ICMP answer. Comes first, because the kernel resets others with it."""
 
-SERVER = {
+LAB_SERVER = {
     **FORWARDING,
-    # A path's answer may come back by another port.
+    # The answer to a packet may come back by another port.
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/all/send_redirects": "0",
     "net/ipv4/conf/all/accept_redirects": "0",
@@ -29,26 +31,26 @@ ROUTER = {
     **FORWARDING,
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/all/send_redirects": "0",
-    # Layer 4 hash: the connections of one pair of servers spread over equal routes.
+    # Layer 4 hash: connections between the same servers spread over equal routes.
     "net/ipv4/fib_multipath_hash_policy": "1",
 }
 
 BRIDGE = {
-    # A switch filters nothing: where br_netfilter is loaded (Docker does it), every frame would take that way.
+    # A switch filters nothing; with br_netfilter loaded (by Docker) every frame would pass through iptables.
     f"net/bridge/bridge-nf-call-{tables}": "0"
     for tables in ("arptables", "iptables", "ip6tables")
 }
 
 LAB_BUFFERS = {
-    # Room for what a job has in flight on a fast cable; a host's own tuning is left alone. A receiver has it from
-    # the first byte: windows that grow cost the first synchronizations of 64 MiB among nine servers 6 %.
+    # Enough for the bytes in flight on a fast cable; a host's own tuning is left alone. A receiver has it from the
+    # first byte: growing windows cost 6 % of the first synchronizations of 64 MiB among nine servers.
     "net/ipv4/tcp_rmem": "4096 8388608 33554432",
     "net/ipv4/tcp_wmem": "4096 65536 16777216",
 }
 
 
 def of_port(link: str) -> dict[str, str]:
-    """Settings of one routed port: it answers ARP for its own address only, and speaks no IPv6 on its own."""
+    """Settings of a routed port: it answers ARP for its own address only, and sends nothing by IPv6 on its own."""
     return {
         f"net/ipv4/conf/{link}/rp_filter": "0",
         f"net/ipv4/conf/{link}/send_redirects": "0",
@@ -59,8 +61,23 @@ def of_port(link: str) -> dict[str, str]:
     }
 
 
+def of_host_port(link: str) -> dict[str, str]:
+    """Settings of a host's port; the host's other interfaces keep theirs, and so does `all`.
+
+    The kernel takes the larger rp_filter of `all` and the port: 2 (loose) is in force whatever `all` says, and
+    drops nothing here, because every address of the fabric has a route. A packet is forwarded if the port that it
+    arrives by forwards. A forwarding port ignores redirects if it or `all` does. It sends them if `all` does: the
+    ports of other servers ignore them, and XDP, which forwards nearly everything, sends none.
+    """
+    return {
+        **of_port(link),
+        f"net/ipv4/conf/{link}/rp_filter": "2",
+        f"net/ipv4/conf/{link}/forwarding": "1",
+    }
+
+
 def from_ourselves(link: str) -> dict[str, str]:
-    """Take packets, and answer ARP, of addresses that are this node's too: it plays their server as well."""
+    """Accept packets, and answer ARP, from addresses of this machine: it plays several servers."""
     return {f"net/ipv4/conf/{link}/accept_local": "1"}
 
 
@@ -70,18 +87,21 @@ def quiet(link: str) -> dict[str, str]:
 
 
 def read(keys: Iterable[str]) -> dict[str, str]:
-    """The values of settings, their white space made single; those that do not exist are left out."""
+    """The values of settings with single spaces; settings that do not exist are left out.
+
+    Raises InputError for a key outside `net/`.
+    """
     found = {}
     for key in keys:
         try:
-            found[key] = " ".join((_ROOT / key).read_text().split())
+            found[key] = " ".join(_path(key).read_text().split())
         except FileNotFoundError:
             continue
     return found
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Settings that have to be written; one that the kernel does not have (no IPv6) is no difference."""
+    """Settings to write; one that the kernel lacks (without IPv6) is no difference."""
     missing = [link.name for link in desired.links if link.name not in actual.links]
     for key, value in desired.sysctls.items():
         now = (actual.sysctls or {}).get(key)
@@ -96,11 +116,25 @@ def apply(context: Context, change: Change) -> None:
     write({change.subject: change.value})
 
 
+def require_key(key: str) -> None:
+    """Raise InputError for a key that is not below `net/`: hipsnet changes no other settings of the kernel."""
+    if not _KEY.fullmatch(key) or {".", ".."} & set(key.split("/")):
+        raise InputError(f"sysctl {key!r} is not below net/; hipsnet reads and writes no other sysctls")
+
+
+def _path(key: str) -> Path:
+    require_key(key)
+    return _ROOT / key
+
+
 def write(settings: dict[str, str]) -> None:
-    """Write settings, passing over those that do not exist. Raises CapabilityError if it is not allowed."""
+    """Write settings, except those that do not exist.
+
+    Raises CapabilityError without the permission, InputError for a key outside `net/`.
+    """
     for key, value in settings.items():
         try:
-            (_ROOT / key).write_text(value)
+            _path(key).write_text(value)
         except FileNotFoundError:
             continue
         except PermissionError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hipsnet.errors import InputError, ProvisionError
-from hipsnet.node import links, neighbours, nic, pins, rdma
+from hipsnet.node import links, neighbours, nic, pins, rdma, sysctls
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.applying import apply, refuse_unsettled, settle
 from hipsnet.node.attaching import detach
@@ -289,10 +289,22 @@ def _remembered(fabric: str) -> dict[str, Before]:
     state.check_folder(folder)
     found = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        content = json.loads(path.read_text())
-        cards = {name: _as_card(card) for name, card in content["cards"].items()}
-        found[path.stem] = Before(content["namespace"], cards, content["sysctls"])
+        try:
+            found[path.stem] = _as_before(json.loads(path.read_text()))
+        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+            raise ProvisionError(
+                f"{path} is not a record that hipsnet has written ({error!r}), and was not used; correct it, or "
+                "remove it: then the state of the host before its provision is lost"
+            ) from None
     return found
+
+
+def _as_before(content: dict[str, Any]) -> Before:
+    """What was written down. Raises InputError for sysctls that hipsnet does not change."""
+    for key in content["sysctls"]:
+        sysctls.require_key(key)
+    cards = {name: _as_card(card) for name, card in content["cards"].items()}
+    return Before(int(content["namespace"]), cards, dict(content["sysctls"]))
 
 
 def _as_card(content: dict[str, Any]) -> Card:

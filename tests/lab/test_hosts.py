@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def hosts(make_lab: MakeLab, foreign: Callable[[str], str]) -> Iterator[tuple[La
         found.append(host)
     found[0].run("ip", "link", "set", "eth1", "alias", "front panel 1")
     found[1].run("ip", "link", "set", "eth1", "down")
-    found[0].run("sysctl", "-qw", "net.ipv4.conf.eth1.rp_filter=2")
+    found[0].run("sysctl", "-qw", "net.ipv4.conf.eth1.rp_filter=1")
     nodes = {host.server: {"host": host.namespace, "ports": [{"interface": "eth1"}]} for host in found}
     lab.edit(nodes=nodes, link={"rate": "10Gbit/s", "mtu": 9000})
     with ExitStack() as stack:
@@ -141,6 +142,65 @@ def test_a_host_is_planned_applied_inspected_and_brought_back(hosts: tuple[Lab, 
     assert lab.name not in pins.pinned_fabrics()
 
 
+def in_echos(host: Host) -> int:
+    return int(host.run("nstat", "-asz", "IcmpInEchos").split()[-2])
+
+
+def test_only_the_ports_forward_and_filter_loosely(hosts: tuple[Lab, list[Host]]) -> None:
+    """Even if `all` is strict, an answer may come by another port; other interfaces forward nothing."""
+    lab, (first, second, _) = hosts
+    for host in (first, second):
+        host.run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1")
+        host.run("ip", "link", "add", "other", "up", "type", "bridge")
+    before = first.condition()["settings"]
+    provision(lab, second)
+    provision(lab, first)  # each has answered the other's ARP by now
+    settings = {
+        f"{name}.{key}": first.run("sysctl", "-n", f"net.ipv4.conf.{name}.{key}").strip()
+        for name in ("all", "default", "other", "eth1")
+        for key in ("forwarding", "rp_filter")
+    }
+    assert settings == {
+        "all.forwarding": "0", "default.forwarding": "0", "other.forwarding": "0", "eth1.forwarding": "1",
+        "all.rp_filter": "1", "default.rp_filter": "0", "other.rp_filter": "0", "eth1.rp_filter": "2",
+    }  # fmt: skip
+    assert first.run("sysctl", "-n", "net.ipv4.ip_forward").strip() == "0"
+    # The answer leaves by another interface: a strict filter would drop the request.
+    first.run("ip", "rule", "add", "to", "10.255.0.1", "lookup", "99")
+    first.run("ip", "route", "add", "10.255.0.1", "dev", "other", "table", "99")
+    echos = in_echos(first)
+    second.run("sh", "-c", "! ping -c1 -W1 -q -I 10.255.0.1 10.255.0.0")
+    assert in_echos(first) == echos + 1
+    first.run("ip", "rule", "del", "to", "10.255.0.1", "lookup", "99")
+    first.run("ip", "route", "flush", "table", "99")
+    assert first.hipsnet("destroy", lab.file, "--node", "s0").returncode == 0
+    assert first.condition()["settings"] == before
+
+
+@pytest.mark.parametrize("key", ["kernel/printk_ratelimit_burst", "net/../kernel/printk_ratelimit_burst"])
+def test_a_record_changes_no_other_settings(hosts: tuple[Lab, list[Host]], key: str) -> None:
+    lab, (first, *_) = hosts
+    provision(lab, first)
+    victim = Path("/proc/sys/kernel/printk_ratelimit_burst")
+    was = victim.read_text()
+    record = state.folder(lab.name) / "hosts/s0.json"
+    whole = record.read_text()
+    content = json.loads(whole)
+    content["sysctls"][key] = str(int(was) + 1)
+    before = first.condition()
+    try:
+        for damaged in (json.dumps(content), "{", '{"namespace": 1}', "[]"):
+            record.write_text(damaged)
+            done = first.hipsnet("destroy", lab.file, "--node", "s0")
+            assert done.returncode == 1 and "Traceback" not in done.stderr
+            assert f"{record} is not a record that hipsnet has written" in done.stderr
+        assert victim.read_text() == was
+        assert first.condition() == before
+    finally:
+        victim.write_text(was)
+        record.write_text(whole)
+
+
 def test_a_lost_file_and_a_card_that_went_are_no_hindrance(hosts: tuple[Lab, list[Host]]) -> None:
     lab, (first, *_) = hosts
     before = first.condition()
@@ -154,7 +214,6 @@ def test_a_lost_file_and_a_card_that_went_are_no_hindrance(hosts: tuple[Lab, lis
     first.run("ip", "link", "del", "eth1")
     done = first.hipsnet("destroy", lab.name)
     assert done.returncode == 0, done.stderr
-    assert first.run("sysctl", "-n", "net.ipv4.ip_forward").strip() == "0"
     assert first.run("ip", "-br", "addr", "show", "lo").split()[2:] in ([], ["127.0.0.1/8", "::1/128"])
 
 

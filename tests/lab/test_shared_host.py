@@ -73,7 +73,11 @@ def test_servers_share_a_host_and_leave_it_in_any_order(host: tuple[Lab, dict[st
 
     assert hosts["s00"].hipsnet("destroy", lab.file, "--node", "s00").returncode == 0
     assert drift(lab, hosts["s11"]) == []
-    assert any_host.run("sysctl", "-n", "net.ipv4.ip_forward").strip() == "1"
+    ports = [f"{server}p{port}" for server in SERVERS for port in (0, 1)]
+    forwarding = {
+        name: any_host.run("sysctl", "-n", f"net.ipv4.conf.{name}.forwarding").strip() for name in ports
+    }
+    assert forwarding == {name: str(int(not name.startswith("s00"))) for name in ports}
     provision(lab, hosts["s00"])
     assert drift(lab, hosts["s00"]) == []
     for server in ("s10", "s00", "s11", "s01"):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hipsnet.errors import ConflictError, ProvisionError
-from hipsnet.node import namespace
+from hipsnet.errors import ConflictError, InputError, ProvisionError
+from hipsnet.node import namespace, sysctls
 from hipsnet.node.applying import apply, settle
 from hipsnet.node.changes import changes, refuse_conflicts
 from hipsnet.node.context import Context, opened
@@ -214,3 +214,22 @@ def test_to_remove_what_is_gone_is_no_error(context: Context) -> None:
     subprocess.run(["ip", "addr", "flush", "dev", "p0"], check=True)
     apply(context, planned)
     assert changes(config, read_actual(context, config)) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kernel/core_pattern",
+        "net/../kernel/core_pattern",
+        "/proc/sys/net/core/x",
+        "net",
+        "net/",
+        "net//core",
+        "net/./x",
+    ],
+)
+def test_only_sysctls_of_the_network_are_read_and_written(key: str) -> None:
+    with pytest.raises(InputError, match="not below net/"):
+        sysctls.read([key])
+    with pytest.raises(InputError, match="not below net/"):
+        sysctls.write({key: "1"})

@@ -119,7 +119,9 @@ def test_a_host_keeps_its_own_names_macs_and_queues() -> None:
         ("eth2", "card", None, False),
     ]
     assert NeighbourConfig("eth2", IPv4Address("10.1.0.10"), None) in config.neighbours
-    assert "net/ipv4/tcp_rmem" not in config.sysctls
+    assert {key.split("/")[-2] for key in config.sysctls} == {"eth1", "eth2"}, "those of its ports alone"
+    assert config.sysctls["net/ipv4/conf/eth1/forwarding"] == "1"
+    assert config.sysctls["net/ipv4/conf/eth2/rp_filter"] == "2"
     assert {entry.mac for entry in config.table} == {None}
     assert {route.window for route in config.routes} == {None}
     assert all(via for route in config.routes for _, via in route.hops)
