@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import signal
+import stat
 import sys
+from pathlib import Path
 
 from hipsnet.errors import HipsnetError
 
@@ -20,12 +24,24 @@ _UNUSABLE = {
     errno.EPERM,
     errno.EROFS,
 }
-"""What a file may be without anybody's mistake in this program; expected only where the error names the file."""
+"""States of a file that are no bug of this program; expected only where the error names the file."""
+
+
+BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed, 2 bad input, 3 changes waiting, 128 + n: by signal n."""
     os.umask(os.umask(0o022) | 0o022)  # nobody else may write what root makes
+    try:
+        sys.exit(_run())
+    finally:
+        if _reader_is_gone():  # nothing may be flushed when the interpreter ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run() -> int | str | None:
+    """Run the command line and return its exit code; what fails is one message on standard error."""
     try:
         from orchestrator.command_line import app  # takes a second, in which an interrupt is one, too
 
@@ -33,27 +49,52 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
+    except SystemExit as end:
+        return BROKEN_PIPE if end.code == 1 and _reader_is_gone() else end.code
     except HipsnetError as error:
-        _tell(str(error))
-        sys.exit(error.exit_code)
+        _print_error(str(error))
+        return error.exit_code
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 128 + signal.SIGINT
     except BrokenPipeError:
-        sys.exit(141)
+        return BROKEN_PIPE
     except OSError as error:
         if not _is_expected(error):
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        _tell(f"{where}{error.strerror}")
-        sys.exit(1)
+        where = error.filename or (_full_output() if error.errno == errno.ENOSPC else None)
+        _print_error(f"{where}: {error.strerror}" if where else str(error.strerror))
+        return 1
+    return 0
 
 
 def _is_expected(error: OSError) -> bool:
-    """Whether the machine is to blame, by a full disk or a folder that cannot be written; else it is a bug."""
+    """Whether the cause is the machine, like a full disk or a folder that cannot be written; else it is a bug."""
     return error.errno in _EXHAUSTED or (error.filename is not None and error.errno in _UNUSABLE)
 
 
-def _tell(text: str) -> None:
+def _reader_is_gone() -> bool:
+    """Whether standard output is a pipe that nobody reads any more, as after `| head`."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # not a file, or closed
+        return False
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _full_output() -> str | None:
+    """The path behind standard output if that is a full device, or a file on a full disk."""
+    try:
+        number = sys.stdout.fileno()
+        mode, left = os.fstat(number).st_mode, os.fstatvfs(number).f_bavail
+    except (OSError, ValueError):
+        return None
+    if (stat.S_ISCHR(mode) and not os.isatty(number)) or (stat.S_ISREG(mode) and left == 0):
+        return str(Path(f"/proc/self/fd/{number}").readlink())
+    return None
+
+
+def _print_error(text: str) -> None:
     from rich.console import Console
 
     Console(stderr=True, soft_wrap=True, highlight=False).print(f"hipsnet: {text}", markup=False)

@@ -7,15 +7,18 @@ import gc
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
+
+from hipsnet import __version__
 
 ROOMS = {
     "topology": ("schema", "routes", "graph", "init"),
-    "lab": ("provision", "destroy", "inspect", "ping", "exec", "impair"),
+    "lab": ("provision", "destroy", "inspect", "ping", "exec", "shell", "impair"),
+    "listing": ("list",),
     "jobs": ("run", "schedule"),
     "endpoints": ("endpoints",),
     "top": ("top",),
@@ -32,11 +35,22 @@ class _Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self._rooms = {command: room for room, commands in ROOMS.items() for command in commands}
+        self._named_only = False
         self.commands = dict.fromkeys(self._rooms)  # type: ignore[assignment]
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete the names of commands, without their help: that would import all of them."""
+        self._named_only = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._named_only = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self._rooms:
             return None
+        if self._named_only:
+            return TyperCommand(cmd_name)
         room = _imported(f"orchestrator.commands.{self._rooms[cmd_name]}")
         return get_group(room.app).get_command(ctx, cmd_name)
 
@@ -56,12 +70,23 @@ def _imported(name: str) -> ModuleType:
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hipsnet {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def hipsnet() -> None:
+def hipsnet(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit"),
+    ] = False,
+) -> None:
     """Server-centric networks for distributed training: provision, forward, synchronize."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,14 +17,15 @@ from hipsnet.stack.xsk.handover import path_of, serve
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.topology.fabric import Server
 from orchestrator import topology_file
-from orchestrator.lab.namespaces import namespace_name
+from orchestrator.commands.arguments import File
+from orchestrator.lab.namespaces import namespace_name, require
 
 app = typer.Typer()
 
 
 @app.command()
 def endpoints(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
+    file: File,
     node: Annotated[str, typer.Argument(metavar="NODE", help="the server whose ports to open")],
     everybody: Annotated[
         bool,
@@ -46,6 +46,8 @@ def endpoints(
     if not isinstance(found, Server):
         known = ", ".join(server.name for server in fabric.servers[:8])
         raise InputError(f"NODE: {fabric.name} has no server {node!r}; its servers are {known}, ...")
+    if topology.nodes == "lab":
+        require(fabric.name, [node], str(file))
     config = server_config(topology, fabric, found)
     ports = [
         PortConfig(link.name, link.mac or "", link.mtu or 1500, pins_of(fabric.name, node), link.port or 0)

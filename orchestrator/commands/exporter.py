@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from threading import Event
 from typing import Annotated
 
@@ -12,18 +11,19 @@ import typer
 
 from hipsnet.errors import InputError
 from orchestrator import topology_file
+from orchestrator.commands.arguments import File, Node
 
 app = typer.Typer()
 
 
 @app.command()
 def exporter(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
-    node: Annotated[
-        str | None, typer.Option("--node", help="the server that this machine plays (hosts)")
-    ] = None,
-    port: Annotated[int, typer.Option(help="TCP port to answer on; 0: any that is free")] = 9472,
-    address: Annotated[str, typer.Option(help="address to answer on")] = "127.0.0.1",
+    file: File,
+    node: Node = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="TCP port to listen on; 0: any free port")
+    ] = 9472,
+    address: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
 ) -> None:
     """Answer Prometheus with every counter of every port and priority, until it is ended."""
     ended = Event()

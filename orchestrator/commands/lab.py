@@ -18,15 +18,14 @@ from hipsnet.errors import InputError
 from hipsnet.node.change import Change
 from hipsnet.topology import Fabric, Topology
 from orchestrator import topology_file
+from orchestrator.commands.arguments import File, Json, Node, node_argument, port_argument
 from orchestrator.lab import execution, fabrics, ping_view, pinging
 from orchestrator.provision import hosts, impairment, inspection, plan_view, provisioning, removal
 from orchestrator.provision.interruption import completable, nodes_there
 from orchestrator.provision.plan import Plan, make_plan
 
 app = typer.Typer()
-File = Annotated[Path, typer.Argument(metavar="FILE", help="topology file")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Node = Annotated[str | None, typer.Option("--node", help="the server that this machine plays (hosts)")]
+Server = Annotated[str, node_argument("SERVER", "s01, 01, or a switch")]
 CHANGES_WAITING = 3
 _WIDTH = 140
 
@@ -147,6 +146,8 @@ def destroy(
         raise InputError("wanted a topology file or a fabric's name (with --node if need be), or --all alone")
     names = fabrics.fabrics() if what is None else (fabrics.find_fabric(what),)
     done = [removal.destroy(name, node) for name in names]
+    if what is not None and not any(map(removal.is_something, done)):
+        raise fabrics.not_here(names[0], what)
     if as_json:
         _print_json([vars(found) for found in done])
         return
@@ -169,6 +170,8 @@ def inspect(
     if node is not None:
         report = inspection.inspect_host(topology, fabric, node)
     else:
+        if topology.nodes == "lab" and fabric.name not in fabrics.fabrics():
+            raise fabrics.not_here(fabric.name, str(file))
         report = inspection.inspect(topology, fabric)
     if as_json:
         _print_json(inspection.as_json(report))
@@ -201,7 +204,7 @@ def ping(file: File, as_json: Json = False) -> None:
 @app.command(name="exec")
 def execute(
     file: File,
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="s01, 01, or a switch")],
+    server: Server,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="what to run there")],
 ) -> None:
     """Run a command on a server of the lab: hipsnet exec FILE s01 -- ip route."""
@@ -210,9 +213,16 @@ def execute(
 
 
 @app.command()
+def shell(file: File, server: Server) -> None:
+    """Open an interactive shell ($SHELL) on a server of the lab: hipsnet shell FILE s01."""
+    _, fabric = topology_file.load(file)
+    execution.shell(fabric, server)
+
+
+@app.command()
 def impair(
     file: File,
-    link: Annotated[str, typer.Argument(metavar="LINK", help="s00.p1:l1g0.p0, or one end: s00.p1")],
+    link: Annotated[str, port_argument("LINK", "s00.p1:l1g0.p0, or one end: s00.p1")],
     down: Annotated[bool, typer.Option("--down", help="cut the cable")] = False,
     up: Annotated[bool, typer.Option("--up", help="mend it")] = False,
     rate: Annotated[str | None, typer.Option(help="such as 100Mbit/s, unlimited")] = None,

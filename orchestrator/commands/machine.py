@@ -14,6 +14,7 @@ from rich.table import Table
 
 from hipsnet.errors import InputError
 from orchestrator import topology_file
+from orchestrator.commands.arguments import Json, Node, file_argument
 from orchestrator.machine.doctor import Check, can_run_lab, examine, examine_ports
 
 app = typer.Typer()
@@ -21,9 +22,9 @@ app = typer.Typer()
 
 @app.command()
 def doctor(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="topology file")] = None,
-    node: Annotated[str | None, typer.Option("--node", help="the server that this machine plays")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    file: Annotated[Path | None, file_argument("[FILE]")] = None,
+    node: Node = None,
+    as_json: Json = False,
 ) -> None:
     """Tell whether this machine can run the lab, and what mends it; exit code 1 if it cannot.
 

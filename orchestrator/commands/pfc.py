@@ -14,6 +14,7 @@ from rich.console import Console
 from hipsnet.errors import InputError
 from hipsnet.units import given, parse_size
 from orchestrator import topology_file
+from orchestrator.commands.arguments import File, Json, Node, in_range
 from orchestrator.pfc import headroom_view
 
 app = typer.Typer()
@@ -25,8 +26,8 @@ _WIDTH = 124
 
 @pfc.command()
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    file: File,
+    as_json: Json = False,
 ) -> None:
     """Show how the headroom of every port comes about, part by part, and the thresholds that hold."""
     topology, fabric = topology_file.load(file)
@@ -41,16 +42,13 @@ def explain(
 
 @pfc.command()
 def events(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
-    node: Annotated[
-        str | None, typer.Option("--node", help="the server that this machine plays (hosts)")
-    ] = None,
+    file: File,
+    node: Node = None,
     seconds: Annotated[float, typer.Option(help="how long to look for deadlocks, 0.1 to 60")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the storms that the watchdog has detected, deadlocks, and background processes that do not run."""
-    if not 0.1 <= seconds <= 60:
-        raise InputError(f"--seconds: found {seconds:g}; wanted 0.1 to 60")
+    in_range("--seconds", seconds, 0.1, 60)
     from orchestrator.pfc import events_view  # numpy: only for those who look at numbers
     from orchestrator.telemetry import watching
     from orchestrator.telemetry.watchdog import read_events
@@ -69,7 +67,7 @@ def events(
 
 @pfc.command()
 def tune(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
+    file: File,
     xoff: Annotated[
         list[str] | None,
         typer.Option(help="XOFF to try; may be given several times [default: by the buffer]"),
@@ -78,9 +76,10 @@ def tune(
     size: Annotated[str, typer.Option(help="what each HiPS probe synchronizes")] = "1MiB",
     iters: Annotated[int, typer.Option(min=1, help="how often it does")] = 5,
     picture: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg or .png")
+        Path | None,
+        typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg, .pdf or .png"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Try XOFF, XON and ECN thresholds on a lab's lossless switches, and propose the best.
 
@@ -89,10 +88,9 @@ def tune(
     """
     from orchestrator.pfc import tuning, tuning_trials, tuning_view  # numpy: only for those who measure
 
-    if not 0.2 <= seconds <= 60:
-        raise InputError(f"--seconds: found {seconds:g}; wanted 0.2 to 60")
-    if picture is not None and picture.suffix.lower() not in (".svg", ".png"):
-        raise InputError(f"--output: found {str(picture)!r}; wanted a name that ends in .svg or .png")
+    in_range("--seconds", seconds, 0.2, 60)
+    if picture is not None and picture.suffix.lower() not in (".svg", ".pdf", ".png"):
+        raise InputError(f"--output: found {str(picture)!r}; allowed: a name that ends in .svg, .pdf or .png")
     topology, fabric = topology_file.load(file)
     tuning_trials.require(topology, fabric)
     effort = tuning_trials.Effort(seconds, given("--size", size, parse_size), iters)

@@ -4,31 +4,28 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hipsnet.errors import InputError
 from orchestrator import topology_file
+from orchestrator.commands.arguments import File, Node, in_range
 
 app = typer.Typer()
 
 
 @app.command()
 def top(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="topology file")],
-    node: Annotated[
-        str | None, typer.Option("--node", help="the server that this machine plays (hosts)")
-    ] = None,
+    file: File,
+    node: Node = None,
     interval: Annotated[float, typer.Option(help="seconds between two looks, 0.1 to 60")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="print a table of one interval")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one interval as JSON")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print one interval as CSV")] = False,
 ) -> None:
     """Show pauses, traffic, losses and buffers of every port and priority, live (`?` there explains it)."""
-    if not 0.1 <= interval <= 60:
-        raise InputError(f"--interval: found {interval:g}; wanted 0.1 to 60 seconds")
+    in_range("--interval", interval, 0.1, 60)
     if once + as_json + as_csv > 1:
         raise InputError("--once, --json, --csv: found several; wanted one")
     if not (once or as_json or as_csv or sys.stdout.isatty()):

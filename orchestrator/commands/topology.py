@@ -13,13 +13,13 @@ import typer
 
 from hipsnet.topology import KINDS, FabricKind, explain, paths, templates
 from orchestrator import topology_file
+from orchestrator.commands.arguments import File, Json, server_argument
 from orchestrator.views import path_view
 
 app = typer.Typer()
 init = typer.Typer(no_args_is_help=True)
 app.add_typer(init, name="init", help="Write a commented topology file to start from, to standard output.")
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="topology file")]
 Name = Annotated[str, typer.Option(help="name of the fabric")]
 Rate = Annotated[str, typer.Option(help="rate of every port: 500Mbit/s, 10Gbit/s, unlimited")]
 Mtu = Annotated[int, typer.Option(help="MTU in bytes, 1280 to 9000")]
@@ -66,9 +66,9 @@ for _kind in KINDS:
 @app.command()
 def routes(
     file: File,
-    source: Annotated[str, typer.Argument(metavar="SRC", help="server, like s01 or 01")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="another server")],
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    source: Annotated[str, server_argument("SRC", "server, like s01 or 01")],
+    target: Annotated[str, server_argument("DST", "another server")],
+    as_json: Json = False,
 ) -> None:
     """Print the paths from one server to another: disjoint ones, or one per NIC."""
     _, fabric = topology_file.load(file)
@@ -83,7 +83,7 @@ def routes(
 def graph(
     file: File,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg, .png or .dot")
+        Path, typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg, .pdf, .png or .dot")
     ],
 ) -> None:
     """Draw the fabric."""

@@ -32,21 +32,45 @@ NETWORK = {
 """What Gloo, NCCL, UCX and Open MPI need to work between the servers of a lab; `{fabric}` is the fabric's name."""
 
 
-def execute(fabric: Fabric, text: str, command: Sequence[str]) -> NoReturn:
+def shell(fabric: Fabric, text: str) -> NoReturn:
+    """Become an interactive shell ($SHELL, else /bin/sh) on a node; the prompt shows fabric and node.
+
+    Without a terminal the shell reads its commands from standard input. Raises as `execute`.
+    """
+    program = os.environ.get("SHELL") or "/bin/sh"
+    node = _node(fabric, text)
+    prompt = f"[{fabric.name} {node}] "
+    command = [program]
+    if sys.stdin.isatty() and Path(program).name == "bash":
+        command += ["--rcfile", str(Path(__file__).with_name("shell.bashrc")), "-i"]
+    execute(fabric, node, command, {"HIPSNET_PROMPT": prompt, "PS1": f"{prompt}$ "})
+
+
+def _node(fabric: Fabric, text: str) -> str:
+    found = fabric.nodes.get(text)
+    return found.name if isinstance(found, Switch) else find_server(fabric, text).name
+
+
+def execute(
+    fabric: Fabric, text: str, command: Sequence[str], variables: Mapping[str, str] | None = None
+) -> NoReturn:
     """Become `command` on the server (`s01`, `01`) or switch called `text`; its exit code is ours.
+
+    `variables` are added to the environment.
 
     Raises InputError for an unknown node or a command that does not exist, ProvisionError for a lab that is not
     provisioned.
     """
-    found = fabric.nodes.get(text)
     if not command[0]:
         raise InputError("COMMAND: found '', which is no program")
-    node = found.name if isinstance(found, Switch) else find_server(fabric, text).name
+    node = _node(fabric, text)
     require(fabric.name, [node])
     hosts = identity.hosts(fabric)
     enter(namespace_name(fabric.name, node), node, hosts)
     try:
-        os.execvpe(command[0], list(command), environment(fabric.name, node, os.environ))
+        os.execvpe(
+            command[0], list(command), environment(fabric.name, node, {**os.environ, **(variables or {})})
+        )
     except OSError as error:
         raise InputError(f"{command[0]}: {error.strerror}; nothing was run on {node}") from None
 

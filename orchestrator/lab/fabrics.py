@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
-from hipsnet.errors import InputError
+from hipsnet.errors import InputError, ProvisionError
 from hipsnet.node import pins
 from orchestrator.lab import state
-from orchestrator.lab.namespaces import marked_fabrics
+from orchestrator.lab.namespaces import marked_fabrics, namespace_name, places
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,15}")
 _NAME_LINE = re.compile(
@@ -22,6 +24,50 @@ _NAME_LINE = re.compile(
 def fabrics() -> tuple[str, ...]:
     """Every fabric that has left a trace: namespaces, pins, or a record; sorted."""
     return tuple(sorted({*marked_fabrics(), *pins.pinned_fabrics(), *state.fabrics()}))
+
+
+@dataclass(frozen=True)
+class Presence:
+    """What is there of a fabric on this machine.
+
+    `file` is the topology file that it was provisioned from, None if its record is lost. Nodes are `present`,
+    `missing` (recorded, without a namespace), or `foreign`: a namespace that hipsnet did not make has the name.
+    """
+
+    name: str
+    file: str | None
+    present: tuple[str, ...]
+    missing: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def state(self) -> Literal["complete", "incomplete", "foreign", "host"]:
+        """`host`: servers of a fabric of real machines that were provisioned on this one."""
+        if self.foreign:
+            return "foreign"
+        if not self.present and not self.missing:
+            return "host"
+        return "incomplete" if self.missing or self.file is None else "complete"
+
+
+def presence(name: str) -> Presence:
+    """Compare the namespaces of a fabric with its record."""
+    record, found = state.read(name), places(name)
+    ours = tuple(node for node, place in found.items() if place.standing == "ours")
+    foreign = tuple(
+        namespace_name(name, node) for node, place in found.items() if place.standing == "foreign"
+    )
+    taken = {node for node, place in found.items() if place.standing != "leftover"}
+    missing = tuple(node for node in record.nodes if node not in taken) if record else ()
+    return Presence(name, record.file if record else None, ours, missing, foreign)
+
+
+def not_here(name: str, asked: str) -> ProvisionError:
+    """The error of a command that needs a fabric which this machine does not have; `asked` is its name or file."""
+    hint = "" if name == asked else f"; `hipsnet provision {asked}` makes it"
+    return ProvisionError(
+        f"{name} is not provisioned{hint}; fabrics on this machine: {', '.join(fabrics()) or 'none'}"
+    )
 
 
 def _name_in(text: str) -> str | None:

@@ -76,9 +76,9 @@ def write_text(path: Path, text: str) -> None:
         with os.fdopen(handle, "w") as file:
             file.write(text)
         part.replace(path)
-    except OSError:
+    except OSError as error:
         part.unlink(missing_ok=True)
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def make_folder(path: Path) -> None:

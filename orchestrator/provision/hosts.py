@@ -138,6 +138,11 @@ def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:
     return tuple(done)
 
 
+def remembered(fabric: str) -> tuple[str, ...]:
+    """Servers of a fabric of real machines that were applied to this one."""
+    return tuple(_remembered(fabric))
+
+
 def remembered_elsewhere(fabric: str) -> tuple[str, ...]:
     """Servers of a fabric that were applied inside another network namespace than the caller's."""
     return tuple(name for name, before in _remembered(fabric).items() if before.namespace != _namespace())

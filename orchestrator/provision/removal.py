@@ -60,6 +60,11 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
     return Removal(fabric, nodes, restored, len(pids), foreign, elsewhere)
 
 
+def is_something(done: Removal) -> bool:
+    """Whether a destroy found anything of its fabric."""
+    return done != Removal(done.fabric)
+
+
 def sentence(done: Removal) -> str:
     """What a destroy did, for the reader."""
     parts = [f"{len(done.nodes)} nodes removed"] if done.nodes else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing a fabric into a file: .svg and .png by matplotlib, .dot for Graphviz."""
+"""Drawing a fabric into a file: .svg, .pdf and .png by matplotlib, .dot for Graphviz."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hipsnet.errors import InputError
 from hipsnet.topology import Fabric, Topology, layout
 from hipsnet.topology.picture import Box, Picture, Region, Wire
 from orchestrator.views import drawing_dot
-from orchestrator.views.figures import INK, PAPER, figure
+from orchestrator.views.figures import INK, PAPER, figure, naming
 
+ENDINGS = (".svg", ".pdf", ".png", ".dot")
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#db2777", "#0891b2", "#ca8a04", "#4b5563")
 FAINT = "#f1f5f9"
 MARGIN, HEADER, FOOTER = 0.4, 0.85, 0.5
@@ -21,17 +22,15 @@ MAX_PIXELS = 12_000
 
 
 def write(topology: Topology, fabric: Fabric, output: Path) -> None:
-    """Draw the fabric into `output`; InputError when the ending is unknown or the file cannot be written."""
+    """Draw the fabric into `output`; InputError for another ending, or a file that cannot be opened."""
     kind = output.suffix.lower()
-    if kind not in (".svg", ".png", ".dot"):
+    if kind not in ENDINGS:
         raise InputError(
-            f"{output}: wanted a file that ends in .svg, .png or .dot, found {kind or 'no ending'}"
+            f"{output}: the name of a picture ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         )
     if kind == ".dot":
-        try:
+        with naming(output):
             output.write_text(drawing_dot.text(fabric, COLOURS), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{output}: wanted a file to write, found: {error.strerror}") from None
     else:
         _draw(layout.arrange(topology, fabric), output)
 

@@ -40,10 +40,14 @@ def test_by_file_by_name_and_by_a_file_that_was_edited_or_lost(make_lab: MakeLab
         assert traces(lab.name) == clean
 
 
-def test_what_is_not_there_is_no_error_and_what_means_nothing_is(make_lab: MakeLab) -> None:
-    lab = make_lab()
-    assert hipsnet("destroy", lab.name).returncode == 0
-    assert lab.run("destroy").returncode == 0
+def test_what_is_not_there_cannot_be_destroyed(make_lab: MakeLab) -> None:
+    lab, other = make_lab(), make_lab()
+    other.provision()
+    for name, hint in ((lab.name, ""), (lab.file, f"; `hipsnet provision {lab.file}` makes it")):
+        done = hipsnet("destroy", name)
+        assert (done.returncode, done.stdout) == (1, "")
+        here = f"hipsnet: {lab.name} is not provisioned{hint}; fabrics on this machine: "
+        assert done.stderr.startswith(here) and other.name in done.stderr
     assert hipsnet("destroy", lab.file.with_name("no-such.yaml")).returncode == 2
     assert hipsnet("destroy").returncode == 2
     assert hipsnet("destroy", lab.name, "--all").returncode == 2

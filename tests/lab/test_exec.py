@@ -140,4 +140,6 @@ def test_nothing_runs_where_nothing_was_provisioned(make_lab: MakeLab) -> None:
     done = lab.run("exec", "s00", "--", "true")
     assert done.returncode == 1
     assert "not provisioned: s00 is missing; run `hipsnet provision" in done.stderr
-    assert hipsnet("destroy", lab.name).stdout == f"{lab.name}: nothing to remove\n"
+    done = hipsnet("destroy", lab.name)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"hipsnet: {lab.name} is not provisioned" in done.stderr

@@ -50,13 +50,13 @@ def test_every_server_port_address_and_peer_is_told(make_lab: MakeLab) -> None:
     assert all(str(server.identity) in shown for server in fabric.servers)
 
 
-def test_a_lab_that_is_not_there_is_all_drift(make_lab: MakeLab) -> None:
+def test_a_lab_that_is_not_provisioned_is_one_message_and_exit_code_1(make_lab: MakeLab) -> None:
     lab = make_lab()
     before = traces(lab.name)
-    report = lab.inspect()
-    assert {node["state"] for node in report["nodes"]} == {"missing"}
-    assert report["drift"] == 8
-    assert lab.run("ping").returncode == 2
+    for command in ("inspect", "ping"):
+        done = lab.run(command)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"hipsnet: {lab.name} is not provisioned" in done.stderr
     assert traces(lab.name) == before
 
 

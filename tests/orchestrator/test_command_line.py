@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import hipsnet
 from orchestrator.command_line import ROOMS, app
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +31,67 @@ def test_every_command_of_every_module_is_in_the_table_and_in_the_help() -> None
     assert with_commands == ROOMS
     told = CliRunner().invoke(app, ["--help"]).stdout
     assert all(f"│ {command} " in told for commands in ROOMS.values() for command in commands)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"hipsnet {hipsnet.__version__}\n")
+    assert re.fullmatch(r"[0-9]+(\.[0-9]+)+", hipsnet.__version__)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"] and project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"] == {"path": "hipsnet/__init__.py"}
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["init", "bcube"], ["pfc", "tune"], ["shell"]])
+def test_h_is_help(words: list[str]) -> None:
+    done = CliRunner().invoke(app, [*words, "-h"])
+    assert done.exit_code == 0
+    assert done.stdout == CliRunner().invoke(app, [*words, "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("hipsnet pro", ["provision"]),
+        ("hipsnet i", ["init", "inspect", "impair"]),
+        ("hipsnet exec sub", ["sub.yaml", "sub/"]),
+        ("hipsnet inspect sub/", ["sub/inner.yml"]),
+        ("hipsnet exec sub.yaml s1", ["s10", "s11"]),
+        ("hipsnet exec sub.yaml l1", ["l1g0", "l1g1"]),
+        ("hipsnet routes sub.yaml s00 s0", ["s00", "s01"]),
+        ("hipsnet impair sub.yaml s01.", ["s01.p0", "s01.p1"]),
+        ("hipsnet exec missing.yaml s", []),
+        ("hipsnet exec broken.yaml s", []),
+        ("hipsnet pfc e", ["explain", "events"]),
+    ],
+)
+def test_completion_in_bash(
+    line: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/inner.yml").touch()
+    (tmp_path / "sub/inner.txt").touch()
+    (tmp_path / "sub.yaml").write_text("version: 1\nname: demo\nfabric: {kind: bcube, n: 2, levels: 2}\n")
+    (tmp_path / "broken.yaml").write_text("[")
+    monkeypatch.chdir(tmp_path)
+    variables = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_HIPSNET_COMPLETE": "complete_bash"}
+    done = CliRunner().invoke(app, [], prog_name="hipsnet", env=variables)
+    assert sorted(done.stdout.split()) == sorted(expected)
+
+
+def test_bash_itself_completes(tmp_path: Path) -> None:
+    """The script that --show-completion prints defines a function that bash calls."""
+    environ = {
+        **os.environ,
+        "SHELL": "/bin/bash",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    script = (
+        'eval "$(hipsnet --show-completion bash)"; COMP_WORDS=(hipsnet prov); COMP_CWORD=1; '
+        '_hipsnet_completion hipsnet; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("provision\n", "")
 
 
 def test_a_command_that_is_not_there_is_refused() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from orchestrator import topology_file
 from tests.lab.rig import REPOSITORY, Done, command_line, hipsnet
 
 NOTHING_BUT_LETTERS = "x" * 30_000
+DIGITS = "1" * 5000
 NAME = f"hu{uuid.uuid4().hex[:6]}"
 
 # Below a /run of its own: where others remove the folder, what is mounted on it here would go as well.
@@ -87,7 +89,76 @@ def test_a_plan_is_one_line_for_each_node_in_a_pipe(file: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("arguments", [("schema",), ("init", "bcube", "--ports", "3", "--levels", "2")])
 def test_a_full_disk_behind_standard_output_is_told(arguments: tuple[str, ...]) -> None:
-    answered(in_shell('"$@" > /dev/full', *arguments), 1, "hipsnet: No space left on device")
+    answered(in_shell('"$@" > /dev/full', *arguments), 1, "hipsnet: /dev/full: No space left on device")
+
+
+@pytest.mark.parametrize("ending", [".svg", ".pdf", ".png", ".dot"])
+def test_a_picture_on_a_full_disk_is_an_error_that_names_it(file: Path, tmp_path: Path, ending: str) -> None:
+    picture = tmp_path / f"full{ending}"
+    picture.symlink_to("/dev/full")
+    answered(hipsnet("graph", file, "-o", picture), 1, f"hipsnet: {picture}: No space left on device")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("schedule", "FILE", "--json"),
+        ("schedule", "FILE"),
+        ("provision", "FILE", "--dry-run"),
+        ("provision", "FILE", "--dry-run", "--json"),
+        ("inspect", "FILE"),
+        ("routes", "FILE", "s00", "s11"),
+        ("schema",),
+        ("list", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_a_pipe_that_nobody_reads_is_no_message(file: Path, arguments: tuple[str, ...]) -> None:
+    command = command_line(*(file if word == "FILE" else word for word in arguments))
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=100, cwd=REPOSITORY)
+    os.close(writing)
+    assert done.stderr == b""
+    assert done.returncode in (1, 141)  # Rich ends a command by itself, with 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("exporter", "FILE", "--port", "70000"), "--port"),
+        (("run", "FILE", "--port", "65535"), "--port"),
+        (("run", "FILE", "--iters", DIGITS), "--iters"),
+        (("init", "bcube", "--ports", DIGITS, "--levels", "2"), "--ports"),
+        (("init", "torus", "--dims", DIGITS), "--dims"),
+        (("pfc", "tune", "FILE", "--seconds", DIGITS), "--seconds"),
+    ],
+)
+def test_numbers_beyond_all_limits_are_refused(file: Path, arguments: tuple[str, ...], option: str) -> None:
+    answered(hipsnet(*(file if word == "FILE" else word for word in arguments)), 2, option)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ping", "FILE"),
+        ("exec", "FILE", "s00", "--", "true"),
+        ("shell", "FILE", "s00"),
+        ("impair", "FILE", "s00.p0", "--down"),
+        ("top", "FILE", "--once"),
+        ("exporter", "FILE", "--port", "0"),
+        ("pfc", "events", "FILE"),
+        ("run", "FILE", "--size", "1KiB"),
+        ("endpoints", "FILE", "s00"),
+        ("inspect", "FILE"),
+        ("destroy", "FILE"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_fabric_that_is_not_provisioned_is_exit_code_1(file: Path, arguments: tuple[str, ...]) -> None:
+    done = hipsnet(*(file if word == "FILE" else word for word in arguments))
+    answered(done, 1, f"hipsnet: {NAME} is not provisioned")
+    assert "`hipsnet provision " in done.stderr
 
 
 @pytest.mark.parametrize("command", ["provision", "destroy"])
@@ -100,7 +171,7 @@ def test_a_state_folder_that_cannot_be_written_is_told(file: Path, command: str)
 def test_a_full_state_folder_is_told_and_nothing_stays(file: Path) -> None:
     full = f"{OWN_STATE_FOLDER} -o size=4k; head -c 4096 /dev/zero > /run/hipsnet/full"
     done = in_shell(f'{full}; "$@"; echo "$?"; ls -A /run/hipsnet', "provision", file)
-    assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
+    assert "record.json: No space left on device" in done.stderr and "Traceback" not in done.stderr
     assert done.stdout.split() == ["1", "full"]
     assert not any(name.startswith(NAME) for name in namespace.names())
 

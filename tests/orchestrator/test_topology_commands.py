@@ -91,7 +91,7 @@ def test_routes_to_an_unknown_server_end_with_2(file: Path) -> None:
     assert "s22" in result.stderr
 
 
-@pytest.mark.parametrize("ending", [".svg", ".SVG", ".png", ".dot"])
+@pytest.mark.parametrize("ending", [".svg", ".SVG", ".pdf", ".png", ".dot"])
 def test_graph_writes_a_picture(file: Path, tmp_path: Path, ending: str) -> None:
     picture = tmp_path / f"out{ending}"
     result = hipsnet("graph", file, "-o", picture)
@@ -100,6 +100,11 @@ def test_graph_writes_a_picture(file: Path, tmp_path: Path, ending: str) -> None
         content = picture.read_bytes()
         assert content.startswith(b"\x89PNG\r\n\x1a\n")
         assert int.from_bytes(content[16:20], "big") > 800
+        return
+    if ending == ".pdf":
+        content = picture.read_bytes()
+        assert content.startswith(b"%PDF-1.4") and content.rstrip().endswith(b"%%EOF")
+        assert b"/Type /Page " in content and b"CreationDate" not in content
         return
     text = picture.read_text()
     for name in ("s00", "s22", "l0g0", "l1g2"):
@@ -126,7 +131,7 @@ def test_graph_draws_the_same_bytes_again_and_needs_no_home(
 
 def test_graph_of_another_ending_or_into_no_folder_ends_with_2(file: Path, tmp_path: Path) -> None:
     for picture, words in (
-        (tmp_path / "out.jpg", ".svg, .png or .dot"),
+        (tmp_path / "out.jpg", ".svg, .pdf, .png or .dot"),
         (tmp_path / "no/out.svg", "No such file"),
     ):
         result = hipsnet("graph", file, "-o", picture)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,9 @@ def test_a_lab_out_of_a_wheel(place: Path) -> None:
         "import hipsnet, kernel, orchestrator as o; print(hipsnet.__file__, kernel.__file__, o.__file__)"
     )
     assert all(path.startswith(str(place / "site")) for path in files.split())
+    own = metadata.version("hipsnet")
+    assert installed("from importlib.metadata import version; print(version('hipsnet'))") == f"{own}\n"
+    assert hipsnet("--version") == f"hipsnet {own}\n"
     try:
         hipsnet("provision", str(file))
         assert "24 paths: 24 reach their server" in hipsnet("ping", str(file))
