@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,16 +14,41 @@ from hipsnet.stack import building
 from hipsnet.stack.roce.core import Core, declarations
 
 FOLDER = Path(__file__).parent
-SOURCES = ("reduce/reduce.c",)
-HEADERS = ("reduce/reduce.h",)
+SOURCES = (
+    "reduce/reduce.c",
+    "core/message.c",
+    "core/calls.c",
+    "core/sending.c",
+    "core/receiving.c",
+    "core/liveness.c",
+    "wire/tcp.c",
+    "wire/tcp_send.c",
+    "wire/tcp_receive.c",
+    "driver/engine.c",
+)
+HEADERS = (
+    "reduce/reduce.h",
+    "core/plan.h",
+    "core/message.h",
+    "core/core.h",
+    "wire/tcp.h",
+    "driver/engine.h",
+)
 LINK = ("pthread",)
 
 
 @cache
 def library() -> Core:
     """The library. Raises CapabilityError if it cannot be compiled."""
+    return load(kernel.cache_folder())
+
+
+def load(
+    folder: Path, name: str = "engine", sources: Sequence[Path] = (), headers: Sequence[Path] = ()
+) -> Core:
+    """The library with other `sources` and what their `headers` declare, compiled in `folder`."""
     ffi = FFI()
-    headers = [Path("wire/types.h"), *(FOLDER / header for header in HEADERS)]
-    ffi.cdef("\n".join(declarations(str(header)) for header in headers))
-    sources = [str(FOLDER / source) for source in SOURCES]
-    return Core(ffi, ffi.dlopen(str(building.library("engine", sources, kernel.cache_folder(), LINK))))
+    every = [Path("wire/types.h"), *(FOLDER / header for header in HEADERS), *headers]
+    ffi.cdef("\n".join(declarations(str(header)) for header in every))
+    files = [*(str(FOLDER / source) for source in SOURCES), *map(str, sources)]
+    return Core(ffi, ffi.dlopen(str(building.library(name, files, folder, LINK))))

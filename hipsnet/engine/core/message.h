@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The messages between the cores of two ranks, little-endian. Bulk data travels as writes beside them.
+ *
+ * Parsers check a message's length and every field with a bounded range; what they refuse is the peer's
+ * error.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/core/stall.h"
+#include "wire/types.h"
+
+#define MESSAGE_BUFFERS 64   /* arrays of one vector */
+#define MESSAGE_REASON  1000 /* bytes of words in an ABORT */
+
+enum message_kind {
+	MESSAGE_HELLO,     /* where what is to be reduced lands; the first message of a connection */
+	MESSAGE_READY,     /* I am in this call; where finished pieces are to be written */
+	MESSAGE_DATA,      /* a segment of a small call, with the call's signature */
+	MESSAGE_CREDIT,    /* slots that are free again */
+	MESSAGE_HEARTBEAT, /* I am here, in this call, this far */
+	MESSAGE_ABORT,     /* no call can end any more: whose fault, and why */
+	MESSAGE_KINDS,
+};
+
+enum call_operation {
+	CALL_SUM, /* the first four as enum reduce_operation */
+	CALL_PROD,
+	CALL_MAX,
+	CALL_MIN,
+	CALL_MEAN, /* a sum, divided by the number of ranks in the end */
+	CALL_COPY, /* nothing is combined */
+	CALL_OPERATIONS,
+};
+
+/* What must be the same on every rank that takes part in a call. */
+struct signature {
+	u64 count;   /* elements */
+	u64 cuts;    /* a digest of where the vector is divided into arrays */
+	u32 purpose; /* a digest of the collective, its root and its algorithm */
+	u8 dtype, operation;
+	u8 buffers;
+};
+
+struct message_hello {
+	u32 key; /* of the staging slots for this neighbour */
+	u32 slots, slot_bytes;
+	u32 eager_slots, eager_bytes;
+};
+
+struct message_ready {
+	u32 sequence;
+	u32 tag; /* number of this call among those that use the connection for writes */
+	struct signature signature;
+	u32 keys[MESSAGE_BUFFERS];
+};
+
+struct message_data {
+	u32 sequence, number;
+	u32 eager_emptied; /* as in a credit */
+	struct signature signature;
+	const u8 *payload;
+	u32 bytes;
+};
+
+struct message_credit {
+	u32 eager_emptied; /* messages taken, since the connection began */
+	u64 slots;         /* staging slots that are free again, a bit each */
+};
+
+struct message_heartbeat {
+	u32 sequence; /* of the last call that was submitted */
+	u32 posted;   /* segments on this connection, since it began: all of them must be there */
+	u64 stalled_ns;
+	struct position behind; /* core/stall.h */
+};
+
+struct message_abort {
+	int culprit; /* rank, or -1 */
+	u32 seen_by, level;
+	u32 reason;    /* enum failure_reason */
+	u64 values[2]; /* what the reason's words need */
+	char words[MESSAGE_REASON + 1];
+};
+
+#define MESSAGE_HEADER_MAX 1100 /* of every message but its payload */
+
+struct message {
+	enum message_kind kind;
+	union {
+		struct message_hello hello;
+		struct message_ready ready;
+		struct message_data data;
+		struct message_credit credit;
+		struct message_heartbeat heartbeat;
+		struct message_abort abort;
+	};
+};
+
+/* Bytes written to `out`, which has MESSAGE_HEADER_MAX; of DATA without its payload. */
+u32 message_build(const struct message *message, u8 *out);
+
+/* False if it is none; DATA's payload points into `bytes`. */
+bool message_parse(struct message *message, const u8 *bytes, u32 length);
+
+bool signature_equals(const struct signature *a, const struct signature *b);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One rank's share of a schedule, as arrays that do not change while calls use them (collective/plan.py).
+ *
+ * A segment may be sent or applied after `waits` others have been completed, and then releases those that its
+ * row of `release` names. Segments of one connection and direction are numbered in the order in which they
+ * travel. The Python face reads this file: declarations only, and no macros but numbers.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "wire/types.h"
+
+#define PLAN_SEGMENTS 0x100000 /* per connection and direction: a number has 20 bits of an immediate */
+
+struct plan_segment {
+	u64 start;      /* elements of the vector */
+	u32 length;     /* elements */
+	u32 number;     /* in its connection and direction */
+	u16 connection; /* index of the neighbour */
+	u16 thread, stage;
+	bool sends;   /* this rank sends it; else it receives it */
+	bool reduces; /* the receiver combines it; else it overwrites */
+};
+
+/* The rows of `release`, `send` and `receive` are cut at `first_...`, which have one element more than rows.
+ */
+struct plan {
+	u64 count; /* elements of the vector */
+	u32 segments, connections;
+	u32 longest; /* elements of the longest segment on any rank: the same on all */
+	const struct plan_segment *segment;
+	const u32 *waits;
+	const u32 *first_release, *release; /* by segment */
+	const u32 *first_send, *send;       /* by connection: segments in the order in which they leave */
+	const u32 *first_receive, *receive; /* by connection: segments in the order in which they arrive */
+};

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What arrives: data for calls under way, data that is early, credits, and what must not come. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/core/core_internal.h"
+#include "engine/reduce/reduce.h"
+
+static void protocol_error(struct core *core, u32 connection, const char *words)
+{
+	fail_at(core, FAILURE_PROTOCOL, connection, 0, 0, words);
+}
+
+static enum reduce_operation reduction_of(const struct call *call)
+{
+	return call->signature.operation == CALL_MEAN ? REDUCE_SUM
+						      : (enum reduce_operation)call->signature.operation;
+}
+
+/* A received segment's turn has come: combine or copy it, and give its slot back. */
+void apply(struct core *core, struct call *call, u32 segment)
+{
+	const struct plan_segment *at = &call->plan->segment[segment];
+	struct connection *connection = &core->connections[at->connection];
+	struct held held = call->held[segment];
+	const u8 *from;
+	void *target;
+	u64 offset;
+	u32 buffer;
+
+	if (held.place == PLACE_HERE)
+		return;
+	target = address_of(call, at, &buffer, &offset);
+	from = held.place == PLACE_EAGER ? connection->eager[held.slot].payload
+					 : connection->staging + (u64)held.slot * core->config.slot_bytes;
+	if (at->reduces)
+		reduce(call->signature.dtype, reduction_of(call), target, from, at->length);
+	else
+		memcpy(target, from, (u64)at->length * call->itemsize);
+	if (held.place == PLACE_EAGER) {
+		connection->eager[held.slot].is_used = false;
+		connection->eager_emptied++;
+	} else {
+		connection->slots_to_credit |= 1ULL << held.slot;
+	}
+	core->may_push = true; /* a credit may be due */
+}
+
+/* The next segment of a connection has come; it is completed now, or once what it waits for is. */
+void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held)
+{
+	const struct plan *plan = call->plan;
+	struct lane *lane = &call->lanes[connection];
+	u32 segment;
+
+	if (number != lane->received ||
+	    plan->first_receive[connection] + number >= plan->first_receive[connection + 1]) {
+		protocol_error(core, connection, "it sent a segment out of turn");
+		return;
+	}
+	segment = plan->receive[plan->first_receive[connection] + lane->received++];
+	if (held.place == PLACE_SLOT && !plan->segment[segment].reduces) {
+		protocol_error(core, connection, "it wrote a finished piece into a staging slot");
+		return;
+	}
+	if (held.place == PLACE_HERE && plan->segment[segment].reduces) {
+		protocol_error(core, connection, "it wrote over what it should have added to");
+		return;
+	}
+	call->held[segment] = held;
+	if (!call->waits[segment])
+		complete_segment(core, call, segment);
+}
+
+/* A vector that is `other` ends all: what its ranks have sent so far cannot be told apart. */
+static bool agrees(struct core *core, struct call *call, u32 connection, const struct signature *other)
+{
+	if (signature_equals(&call->signature, other))
+		return true;
+	core->failure.ours = call->signature;
+	core->failure.theirs = *other;
+	fail_at(core, FAILURE_MISMATCH, connection, call->sequence, 0, "");
+	return false;
+}
+
+void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready)
+{
+	struct lane *lane = &call->lanes[connection];
+
+	if (!agrees(core, call, connection, &ready->signature))
+		return;
+	if (call->is_eager || !lane->is_used || lane->is_ready || ready->tag != lane->tag) {
+		protocol_error(core, connection, "it announced a call twice, or one that has no use for it");
+		return;
+	}
+	lane->is_ready = true;
+	call->readies_left--;
+	stall_progressed(&core->stall, core->now_ns);
+	memcpy(&call->peer_keys[connection * MESSAGE_BUFFERS], ready->keys, sizeof(ready->keys));
+	core->may_push = true;
+}
+
+static void keep_ready(struct core *core, u32 connection, const struct message_ready *ready)
+{
+	struct early_ready *kept = core->connections[connection].early_readies;
+
+	for (u32 i = 0; i < CORE_WINDOW; i++) {
+		if (kept[i].is_used)
+			continue;
+		kept[i] = (struct early_ready){true, *ready};
+		return;
+	}
+	protocol_error(core, connection, "it announced more calls than the window has");
+}
+
+/* Whether a call of the peer is still to be submitted here; sequences wrap around. */
+static bool is_ahead(const struct core *core, u32 sequence)
+{
+	return sequence - core->submitted - 1 < 1U << 31;
+}
+
+static void take_ready(struct core *core, u32 connection, const struct message_ready *ready)
+{
+	struct call *call = find_call(core, ready->sequence);
+
+	note_entry(core, connection, ready->sequence);
+	if (call) {
+		on_ready(core, call, connection, ready);
+		if (!core->has_failed)
+			finish_if_done(core, call);
+	} else if (is_ahead(core, ready->sequence)) {
+		keep_ready(core, connection, ready);
+	} else {
+		protocol_error(core, connection, "it announced a call that has ended");
+	}
+}
+
+static int free_eager_slot(const struct core *core, const struct connection *connection)
+{
+	for (u32 i = 0; i < core->config.eager_slots; i++)
+		if (!connection->eager[i].is_used)
+			return i;
+	return -1;
+}
+
+/* A message waits: for its turn in a call under way, or (is_early) for the call to be submitted here. */
+static int keep_eager(struct core *core, u32 connection, const struct message_data *data, bool is_early)
+{
+	struct connection *self = &core->connections[connection];
+	int slot = free_eager_slot(core, self);
+	struct eager_slot *kept;
+
+	if (slot < 0 || data->bytes > core->config.eager_bytes) {
+		protocol_error(core, connection, "it sent more small messages than it has credits for");
+		return -1;
+	}
+	kept = &self->eager[slot];
+	kept->is_used = true;
+	kept->is_early = is_early;
+	kept->sequence = data->sequence;
+	kept->number = data->number;
+	kept->bytes = data->bytes;
+	kept->signature = data->signature;
+	memcpy(kept->payload, data->payload, data->bytes);
+	return slot;
+}
+
+/* Whether a message of a call under way is the segment that it says it is. */
+static bool fits(struct core *core, struct call *call, u32 connection, u32 number, u32 bytes)
+{
+	const struct plan *plan = call->plan;
+	u32 first = plan->first_receive[connection], count = plan->first_receive[connection + 1] - first;
+
+	if (call->is_eager && number < count &&
+	    plan->segment[plan->receive[first + number]].length * call->itemsize == bytes)
+		return true;
+	protocol_error(core, connection, "it sent a segment of another length than the schedule's");
+	return false;
+}
+
+static void take_data(struct core *core, u32 connection, const struct message_data *data)
+{
+	struct call *call = find_call(core, data->sequence);
+	int slot;
+
+	core->connections[connection].arrived++;
+	note_entry(core, connection, data->sequence);
+	if (!call) {
+		if (is_ahead(core, data->sequence))
+			keep_eager(core, connection, data, true);
+		else
+			protocol_error(core, connection, "it sent data for a call that has ended");
+		return;
+	}
+	if (!agrees(core, call, connection, &data->signature) ||
+	    !fits(core, call, connection, data->number, data->bytes))
+		return;
+	slot = keep_eager(core, connection, data, false);
+	if (slot < 0)
+		return;
+	arrive(core, call, connection, data->number, (struct held){PLACE_EAGER, slot});
+	if (!core->has_failed)
+		finish_if_done(core, call);
+}
+
+static void take_hello(struct core *core, u32 connection, const struct message_hello *hello)
+{
+	struct connection *self = &core->connections[connection];
+	const struct core_config *config = &core->config;
+
+	if (self->has_greeted || hello->slots != config->slots || hello->slot_bytes != config->slot_bytes ||
+	    hello->eager_slots != config->eager_slots || hello->eager_bytes != config->eager_bytes) {
+		protocol_error(core, connection, "its slots differ from ours; is its version the same?");
+		return;
+	}
+	self->has_greeted = true;
+	self->staging_key = hello->key;
+	self->free_slots = (1ULL << config->slots) - 1;
+	core->may_push = true;
+}
+
+static void take_credit(struct core *core, u32 connection, u32 eager_emptied, u64 slots)
+{
+	struct connection *self = &core->connections[connection];
+	u64 all = (1ULL << core->config.slots) - 1;
+
+	if (eager_emptied - self->eager_emptied_there > self->eager_posted - self->eager_emptied_there ||
+	    slots & ~all || slots & self->free_slots) {
+		protocol_error(core, connection, "it gave credit for slots that hold nothing");
+		return;
+	}
+	self->eager_emptied_there = eager_emptied;
+	self->free_slots |= slots;
+	core->may_push = true;
+}
+
+/* Segments travel in order with heartbeats: what is missing now does not come any more. */
+static void take_heartbeat(struct core *core, u32 connection, const struct message_heartbeat *heartbeat)
+{
+	struct connection *self = &core->connections[connection];
+
+	if (heartbeat->posted != self->arrived) {
+		char words[120];
+
+		snprintf(words, sizeof(words), "it has sent %u segments, of which %u arrived",
+			 heartbeat->posted, self->arrived);
+		protocol_error(core, connection, words);
+		return;
+	}
+	note_entry(core, connection, heartbeat->sequence);
+	stall_heard(&core->stall, core->now_ns, heartbeat->stalled_ns, heartbeat->behind, position_of(core));
+}
+
+static void take_abort(struct core *core, u32 connection, const struct message_abort *abort)
+{
+	struct core_failure *failure = &core->failure;
+
+	failure->reason = abort->reason;
+	failure->culprit = abort->culprit;
+	failure->seen_by = abort->seen_by;
+	failure->level = abort->level;
+	memcpy(failure->values, abort->values, sizeof(failure->values));
+	memcpy(failure->words, abort->words, sizeof(failure->words));
+	failure->told_by = connection;
+	failure->connection = -1;
+	fail_at(core, FAILURE_NONE, connection, 0, 0, NULL);
+}
+
+void core_on_message(struct core *core, u32 connection, const u8 *bytes, u32 length, u64 now_ns)
+{
+	struct message message;
+
+	core->now_ns = now_ns;
+	core->connections[connection].heard_ns = now_ns;
+	if (core->has_failed)
+		return;
+	if (!message_parse(&message, bytes, length)) {
+		char words[80];
+
+		snprintf(words, sizeof(words), "it sent a control message of %u bytes that is none", length);
+		protocol_error(core, connection, words);
+		return;
+	}
+	switch (message.kind) {
+	case MESSAGE_HELLO:
+		take_hello(core, connection, &message.hello);
+		break;
+	case MESSAGE_READY:
+		take_ready(core, connection, &message.ready);
+		break;
+	case MESSAGE_DATA:
+		take_credit(core, connection, message.data.eager_emptied, 0);
+		if (!core->has_failed)
+			take_data(core, connection, &message.data);
+		break;
+	case MESSAGE_CREDIT:
+		take_credit(core, connection, message.credit.eager_emptied, message.credit.slots);
+		break;
+	case MESSAGE_HEARTBEAT:
+		take_heartbeat(core, connection, &message.heartbeat);
+		break;
+	case MESSAGE_ABORT:
+		take_abort(core, connection, &message.abort);
+		break;
+	case MESSAGE_KINDS:
+		break;
+	}
+}
+
+static void keep_write(struct core *core, u32 connection, u32 slot, u32 tag, u32 number)
+{
+	struct early_write *kept = &core->connections[connection].early_writes[slot];
+
+	if (kept->is_used) {
+		protocol_error(core, connection, "it wrote into a slot that was not free");
+		return;
+	}
+	*kept = (struct early_write){true, tag, number};
+}
+
+void core_on_written(struct core *core, u32 connection, u32 immediate, u64 now_ns)
+{
+	u32 slot = IMMEDIATE_SLOT(immediate), tag = IMMEDIATE_TAG(immediate);
+	struct call *call = find_tagged(core, connection, tag);
+	struct held held = {slot == IN_PLACE ? PLACE_HERE : PLACE_SLOT, slot};
+
+	core->now_ns = now_ns;
+	core->connections[connection].heard_ns = now_ns;
+	core->connections[connection].arrived++;
+	if (core->has_failed)
+		return;
+	if (slot != IN_PLACE && slot >= core->config.slots) {
+		protocol_error(core, connection, "it wrote into a slot that does not exist");
+		return;
+	}
+	if (!call && slot == IN_PLACE) {
+		protocol_error(core, connection, "it wrote into an array of a call that is not under way");
+		return;
+	}
+	if (!call) {
+		keep_write(core, connection, slot, tag, IMMEDIATE_NUMBER(immediate));
+		return;
+	}
+	arrive(core, call, connection, IMMEDIATE_NUMBER(immediate), held);
+	if (!core->has_failed)
+		finish_if_done(core, call);
+}
+
+static void take_early_readies(struct core *core, struct call *call, u32 connection)
+{
+	struct early_ready *kept = core->connections[connection].early_readies;
+
+	for (u32 i = 0; i < CORE_WINDOW && !core->has_failed; i++) {
+		if (!kept[i].is_used || kept[i].ready.sequence != call->sequence)
+			continue;
+		kept[i].is_used = false;
+		on_ready(core, call, connection, &kept[i].ready);
+	}
+}
+
+/* Early segments came in the order of their numbers, which the slots do not show. */
+static void take_early_writes(struct core *core, struct call *call, u32 connection)
+{
+	struct early_write *kept = core->connections[connection].early_writes;
+	bool is_found = true;
+
+	while (is_found && !core->has_failed) {
+		const struct lane *lane = &call->lanes[connection];
+
+		is_found = false;
+		for (u32 slot = 0; slot < core->config.slots; slot++) {
+			if (!kept[slot].is_used || kept[slot].tag != lane->tag % TAGS ||
+			    kept[slot].number != lane->received)
+				continue;
+			kept[slot].is_used = false;
+			is_found = true;
+			arrive(core, call, connection, kept[slot].number, (struct held){PLACE_SLOT, slot});
+			break;
+		}
+	}
+}
+
+static void take_early_messages(struct core *core, struct call *call, u32 connection)
+{
+	struct eager_slot *kept = core->connections[connection].eager;
+	bool is_found = true;
+
+	while (is_found && !core->has_failed) {
+		is_found = false;
+		for (u32 slot = 0; slot < core->config.eager_slots; slot++) {
+			if (!kept[slot].is_used || !kept[slot].is_early ||
+			    kept[slot].sequence != call->sequence)
+				continue;
+			if (!agrees(core, call, connection, &kept[slot].signature))
+				return;
+			if (kept[slot].number != call->lanes[connection].received)
+				continue;
+			if (!fits(core, call, connection, kept[slot].number, kept[slot].bytes))
+				return;
+			kept[slot].is_early = false;
+			is_found = true;
+			arrive(core, call, connection, kept[slot].number, (struct held){PLACE_EAGER, slot});
+			break;
+		}
+	}
+}
+
+/* What peers have sent for a call before it was submitted here. */
+void take_early(struct core *core, struct call *call)
+{
+	for (u32 i = 0; i < core->config.connections && !core->has_failed; i++) {
+		take_early_messages(core, call, i);
+		if (call->is_eager || !call->lanes[i].is_used)
+			continue;
+		take_early_readies(core, call, i);
+		take_early_writes(core, call, i);
+	}
+}

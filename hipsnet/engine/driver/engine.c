@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/driver/engine.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NEVER          0xffffffffffffffffULL
+#define FAREWELL_LOOKS 1000000 /* ns between two looks at what has not been acknowledged */
+
+struct engine {
+	struct core *core;
+	const struct wire_operations *operations;
+	void *wire;
+	int kick;
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* the drive is free, a call has ended, or the engine stops */
+	pthread_t thread;
+	bool has_thread, stops;
+	bool is_driven, thread_drives;
+	u32 waiters;   /* callers that want to drive */
+	u64 driven_ns; /* when a caller last did */
+	u64 next_tick_ns;
+};
+
+static u64 clock_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (u64)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void kick(struct engine *engine)
+{
+	eventfd_write(engine->kick, 1);
+}
+
+static void post(struct engine *engine, u64 now_ns)
+{
+	core_push(engine->core);
+	engine->operations->flush(engine->wire, engine->core, now_ns);
+}
+
+/* What has come and what time it is. With the lock. */
+static void look(struct engine *engine)
+{
+	u64 now_ns = clock_now();
+	u32 active = core_active(engine->core);
+
+	engine->operations->progress(engine->wire, engine->core, now_ns);
+	if (now_ns >= engine->next_tick_ns)
+		engine->next_tick_ns = core_tick(engine->core, now_ns);
+	post(engine, now_ns);
+	if (engine->waiters && core_active(engine->core) != active)
+		pthread_cond_broadcast(&engine->changed);
+}
+
+/* Sleeps once, at most until `until_ns`, and looks. With the lock, which it lets go of while it sleeps. */
+static void drive(struct engine *engine, u64 until_ns)
+{
+	u64 now_ns = clock_now(), wake_ns = engine->next_tick_ns < until_ns ? engine->next_tick_ns : until_ns;
+
+	pthread_mutex_unlock(&engine->lock);
+	engine->operations->wait(engine->wire, engine->kick, wake_ns > now_ns ? wake_ns - now_ns : 0);
+	pthread_mutex_lock(&engine->lock);
+	look(engine);
+}
+
+static void wait_for_change(struct engine *engine, u64 until_ns)
+{
+	struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
+
+	if (until_ns == NEVER)
+		pthread_cond_wait(&engine->changed, &engine->lock);
+	else
+		pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+}
+
+static void free_drive(struct engine *engine)
+{
+	engine->is_driven = engine->thread_drives = false;
+	pthread_cond_broadcast(&engine->changed);
+}
+
+/* A caller has driven a moment ago and will be back, as far as one can tell. */
+static bool lingers(const struct engine *engine, u64 now_ns)
+{
+	return !core_active(engine->core) && now_ns - engine->driven_ns < ENGINE_LINGER_NS;
+}
+
+static void *run(void *argument)
+{
+	struct engine *engine = argument;
+
+	pthread_mutex_lock(&engine->lock);
+	while (!engine->stops) {
+		u64 now_ns = clock_now();
+		eventfd_t kicks;
+
+		if (engine->is_driven || engine->waiters) {
+			wait_for_change(engine, NEVER);
+			continue;
+		}
+		if (lingers(engine, now_ns)) {
+			wait_for_change(engine, engine->driven_ns + ENGINE_LINGER_NS);
+			continue;
+		}
+		engine->is_driven = engine->thread_drives = true;
+		drive(engine, NEVER);
+		eventfd_read(engine->kick, &kicks);
+		free_drive(engine);
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return NULL;
+}
+
+struct engine *engine_open(const struct core_config *config, const struct wire_operations *operations,
+			   void *wire)
+{
+	struct engine *engine = calloc(1, sizeof(*engine));
+	pthread_condattr_t monotonic;
+
+	if (!engine)
+		return NULL;
+	engine->operations = operations;
+	engine->wire = wire;
+	engine->core = core_create(config, operations, wire);
+	engine->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&engine->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&engine->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	if (!engine->core || engine->kick < 0 || !core_start(engine->core, clock_now())) {
+		engine_close(engine, 0);
+		return NULL;
+	}
+	look(engine);
+	return engine;
+}
+
+static bool is_drained(struct engine *engine)
+{
+	return engine->operations->is_drained(engine->wire);
+}
+
+/* The last words leave, at most until then; what comes meanwhile is taken, too. */
+static void drain(struct engine *engine, u64 until_ns)
+{
+	while (!is_drained(engine) && clock_now() < until_ns) {
+		u64 step_ns = clock_now() + FAREWELL_LOOKS;
+
+		drive(engine, step_ns < until_ns ? step_ns : until_ns);
+	}
+}
+
+void engine_close(struct engine *engine, u64 timeout_ns)
+{
+	pthread_mutex_lock(&engine->lock);
+	engine->stops = true;
+	pthread_cond_broadcast(&engine->changed);
+	if (engine->thread_drives)
+		kick(engine);
+	pthread_mutex_unlock(&engine->lock);
+	if (engine->has_thread)
+		pthread_join(engine->thread, NULL);
+	pthread_mutex_lock(&engine->lock);
+	if (engine->core)
+		drain(engine, clock_now() + timeout_ns);
+	pthread_mutex_unlock(&engine->lock);
+	if (engine->core)
+		core_destroy(engine->core);
+	if (engine->kick >= 0)
+		close(engine->kick);
+	pthread_cond_destroy(&engine->changed);
+	pthread_mutex_destroy(&engine->lock);
+	free(engine);
+}
+
+static void start_thread(struct engine *engine)
+{
+	if (!engine->has_thread)
+		engine->has_thread = !pthread_create(&engine->thread, NULL, run, engine);
+}
+
+u32 engine_submit(struct engine *engine, const struct plan *plan, const struct signature *signature,
+		  const struct call_buffer *buffers, bool is_async)
+{
+	u64 now_ns = clock_now();
+	u32 sequence;
+
+	pthread_mutex_lock(&engine->lock);
+	sequence = core_submit(engine->core, plan, signature, buffers, now_ns);
+	if (sequence)
+		post(engine, now_ns);
+	if (is_async) {
+		start_thread(engine);
+		if (!engine->is_driven)
+			pthread_cond_broadcast(&engine->changed);
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return sequence;
+}
+
+/* Takes the drive as soon as it is free, from the progress thread at once. False if the time was over before.
+ */
+static bool take_drive(struct engine *engine, u32 sequence, u64 until_ns)
+{
+	engine->waiters++;
+	while (engine->is_driven && core_state(engine->core, sequence) == CALL_ACTIVE &&
+	       clock_now() < until_ns) {
+		if (engine->thread_drives)
+			kick(engine);
+		wait_for_change(engine, until_ns);
+	}
+	engine->waiters--;
+	if (engine->is_driven || core_state(engine->core, sequence) != CALL_ACTIVE)
+		return false;
+	return engine->is_driven = true;
+}
+
+enum call_state engine_wait(struct engine *engine, u32 sequence, u64 timeout_ns)
+{
+	u64 now_ns = clock_now();
+	u64 until_ns = timeout_ns > NEVER - now_ns ? NEVER : now_ns + timeout_ns;
+	enum call_state state;
+
+	pthread_mutex_lock(&engine->lock);
+	if (take_drive(engine, sequence, until_ns)) {
+		while (core_state(engine->core, sequence) == CALL_ACTIVE && clock_now() < until_ns)
+			drive(engine, until_ns);
+		engine->driven_ns = clock_now();
+		free_drive(engine);
+	}
+	state = core_state(engine->core, sequence);
+	if (state == CALL_ACTIVE)
+		start_thread(engine); /* the caller goes away, and the call goes on */
+	pthread_mutex_unlock(&engine->lock);
+	return state;
+}
+
+enum call_state engine_poll(struct engine *engine, u32 sequence)
+{
+	enum call_state state;
+
+	pthread_mutex_lock(&engine->lock);
+	state = core_state(engine->core, sequence);
+	pthread_mutex_unlock(&engine->lock);
+	return state;
+}
+
+void engine_release(struct engine *engine, u32 sequence)
+{
+	pthread_mutex_lock(&engine->lock);
+	core_release(engine->core, sequence);
+	pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_fail(struct engine *engine, const char *words)
+{
+	pthread_mutex_lock(&engine->lock);
+	core_fail(engine->core, FAILURE_LOCAL, words);
+	engine->operations->flush(engine->wire, engine->core, clock_now());
+	pthread_cond_broadcast(&engine->changed);
+	pthread_mutex_unlock(&engine->lock);
+}
+
+bool engine_failure(struct engine *engine, struct core_failure *failure)
+{
+	const struct core_failure *found;
+
+	pthread_mutex_lock(&engine->lock);
+	found = core_failure(engine->core);
+	if (found)
+		*failure = *found;
+	pthread_mutex_unlock(&engine->lock);
+	return found;
+}
+
+bool engine_where(struct engine *engine, u32 sequence, struct call_standing *standing)
+{
+	bool is_known;
+
+	pthread_mutex_lock(&engine->lock);
+	is_known = core_where(engine->core, sequence, standing);
+	pthread_mutex_unlock(&engine->lock);
+	return is_known;
+}
+
+u64 engine_silent_ns(struct engine *engine, u32 connection)
+{
+	u64 silent_ns;
+
+	pthread_mutex_lock(&engine->lock);
+	silent_ns = core_silent_ns(engine->core, connection, clock_now());
+	pthread_mutex_unlock(&engine->lock);
+	return silent_ns;
+}

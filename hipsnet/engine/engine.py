@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine of one communicator for Python: calls go in, work comes back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from time import monotonic
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hipsnet.engine.library import library
+from hipsnet.engine.plans import PlanArrays
+from hipsnet.engine.reduction import DTYPES
+from hipsnet.errors import TransportError
+from hipsnet.transport.interface import Peer
+
+OPERATIONS = ("sum", "prod", "max", "min", "mean", "copy")
+"""In the order of `enum call_operation`."""
+
+WINDOW = 32
+SIGNALS_S = 0.25
+"""How long a wait stays in C before Python looks for signals."""
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an engine holds for each neighbour: staging slots and messages that wait, and for how long it waits.
+
+    A segment is at most `slot_bytes` long; a call whose segments have at most `eager_bytes` is eager.
+    """
+
+    warn_s: float
+    timeout_s: float
+    slots: int = 16
+    slot_bytes: int = 256 << 10
+    eager_slots: int = 16
+    eager_bytes: int = 32 << 10
+    reserve: int = 2
+
+    @property
+    def heartbeat_s(self) -> float:
+        return min(1.0, self.warn_s / 4, self.timeout_s / 4)
+
+    @property
+    def message_max(self) -> int:
+        """Bytes of the longest message, with its header."""
+        return self.eager_bytes + int(library().lib.MESSAGE_HEADER_MAX)
+
+
+class State(IntEnum):
+    """Of a call: `enum call_state`."""
+
+    UNKNOWN = 0
+    ACTIVE = 1
+    DONE = 2
+    FAILED = 3
+
+
+class Reason(IntEnum):
+    """Why no call can end any more: `enum failure_reason`."""
+
+    NONE = 0
+    CLOSED = 1
+    SILENT = 2
+    ABSENT = 3
+    STALLED = 4
+    MISMATCH = 5
+    PROTOCOL = 6
+    LOCAL = 7
+
+
+class TcpWire:
+    """Connected sockets, one for each peer, as a wire; the sockets become the wire's."""
+
+    def __init__(self, descriptors: Sequence[int], message_max: int) -> None:
+        ffi, lib = library()
+        self.handle = lib.tcp_wire_open(
+            ffi.new("int[]", list(descriptors) or 1), len(descriptors), message_max
+        )
+        if self.handle == ffi.NULL:
+            raise TransportError("no memory or descriptors are left for the connections")
+        self.operations = lib.tcp_wire_operations()
+
+    @property
+    def system_calls(self) -> int:
+        return int(library().lib.tcp_wire_calls(self.handle))
+
+    def close(self) -> None:
+        library().lib.tcp_wire_close(self.handle)
+
+
+class Engine:
+    """Runs calls over a wire. Any thread may submit and wait; the order of submission is that of the calls."""
+
+    def __init__(self, wire: TcpWire, rank: int, ranks: int, peers: Sequence[Peer], limits: Limits) -> None:
+        ffi, lib = library()
+        config = ffi.new("struct core_config *")
+        config.rank, config.ranks, config.connections = rank, ranks, len(peers)
+        levels = ffi.new("u32[]", [peer.port for peer in peers] or 1)
+        ranks_of_peers = ffi.new("u32[]", [peer.rank for peer in peers] or 1)
+        config.peer_rank, config.peer_level = ranks_of_peers, levels
+        for name in ("slots", "slot_bytes", "eager_slots", "eager_bytes", "reserve"):
+            setattr(config, name, getattr(limits, name))
+        for name in ("warn", "timeout", "heartbeat"):
+            setattr(config, f"{name}_ns", int(getattr(limits, f"{name}_s") * _NS))
+        self._wire = wire
+        self._limits = limits
+        self._handle = lib.engine_open(config, wire.operations, wire.handle)
+        if self._handle == ffi.NULL:
+            raise TransportError("no memory or descriptors are left for the engine")
+        self._lock = threading.Lock()
+        self._kept: dict[int, Work] = {}  # what C reads and writes stays as long as it does
+
+    def submit(
+        self, plan: PlanArrays, arrays: Sequence[NDArray[Any]], operation: str, purpose: int, is_async: bool
+    ) -> Work:
+        """Begin a call on `arrays` (flat, C-contiguous, of one dtype): one vector of `plan.count` elements.
+
+        Each segment of the plan lies within one of them. `purpose` is the same number on every rank.
+        """
+        ffi, lib = library()
+        struct = plan.struct(library())
+        signature = ffi.new("struct signature *")
+        signature.count, signature.buffers = plan.count, len(arrays)
+        signature.dtype = DTYPES.index(arrays[0].dtype)
+        signature.operation = OPERATIONS.index(operation)
+        signature.purpose = purpose
+        buffers = ffi.new("struct call_buffer[]", len(arrays))
+        first = 0
+        for buffer, array in zip(buffers, arrays, strict=True):
+            buffer.memory, buffer.first, buffer.count = (
+                ffi.cast("void *", array.ctypes.data),
+                first,
+                array.size,
+            )
+            first += array.size
+        with self._lock:
+            sequence = int(lib.engine_submit(self._handle, struct, signature, buffers, is_async))
+            work = Work(self, sequence, (plan, struct, tuple(arrays)))
+            if sequence:
+                self._kept[sequence] = work
+        return work
+
+    def wait(self, sequence: int, timeout_s: float | None = None) -> State:
+        """Until the call has ended, or the time is over. A signal's handler may raise."""
+        end_s = None if timeout_s is None else monotonic() + timeout_s
+        while True:
+            left_s = SIGNALS_S if end_s is None else min(SIGNALS_S, max(0.0, end_s - monotonic()))
+            state = State(library().lib.engine_wait(self._handle, sequence, int(left_s * _NS)))
+            if state != State.ACTIVE or (end_s is not None and monotonic() >= end_s):
+                return state
+
+    def poll(self, sequence: int) -> State:
+        return State(library().lib.engine_poll(self._handle, sequence))
+
+    def release(self, sequence: int) -> None:
+        library().lib.engine_release(self._handle, sequence)
+        with self._lock:
+            self._kept.pop(sequence, None)
+
+    def fail(self, why: str) -> None:
+        """End all calls, here and on the peers."""
+        library().lib.engine_fail(self._handle, why.encode()[:1000])
+
+    def failure(self) -> Any:
+        """`struct core_failure`, or None."""
+        ffi, lib = library()
+        found = ffi.new("struct core_failure *")
+        return found if lib.engine_failure(self._handle, found) else None
+
+    def close(self) -> None:
+        library().lib.engine_close(self._handle, int(self._limits.timeout_s * _NS))
+        self._wire.close()
+
+
+@dataclass(eq=False)
+class Work:
+    """A call that has been submitted."""
+
+    engine: Engine
+    sequence: int
+    keeps: tuple[Any, ...]

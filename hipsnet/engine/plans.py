@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's plan as the arrays that the C core reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hipsnet.stack.roce.core import Core
+
+SEGMENT = np.dtype(
+    [
+        ("start", np.uint64),
+        ("length", np.uint32),
+        ("number", np.uint32),
+        ("connection", np.uint16),
+        ("thread", np.uint16),
+        ("stage", np.uint16),
+        ("sends", np.bool_),
+        ("reduces", np.bool_),
+    ]
+)
+"""`struct plan_segment`."""
+
+Rows = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+"""Where each row begins, with one element more than rows; and the rows, one after another."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanArrays:
+    """`struct plan` and the arrays that it points into."""
+
+    count: int
+    longest: int
+    connections: int
+    segments: NDArray[Any]
+    waits: NDArray[np.uint32]
+    releases: Rows
+    sends: Rows
+    receives: Rows
+
+    def struct(self, core: Core) -> Any:
+        """A `struct plan *`, valid as long as this object."""
+        ffi, _ = core
+        plan = ffi.new("struct plan *")
+        plan.count, plan.longest = self.count, self.longest
+        plan.segments, plan.connections = len(self.segments), self.connections
+        assert self.segments.dtype.itemsize == ffi.sizeof("struct plan_segment")
+        plan.segment = ffi.cast("const struct plan_segment *", self.segments.ctypes.data)
+        plan.waits = _pointer(core, self.waits)
+        for name, (first, rows) in (
+            ("release", self.releases),
+            ("send", self.sends),
+            ("receive", self.receives),
+        ):
+            setattr(plan, f"first_{name}", _pointer(core, first))
+            setattr(plan, name, _pointer(core, rows))
+        return plan
+
+
+def rows_of(rows: Sequence[Sequence[int]]) -> Rows:
+    """Lists of numbers as two arrays."""
+    first = np.zeros(len(rows) + 1, np.uint32)
+    np.cumsum([len(row) for row in rows], out=first[1:])
+    return first, np.array([number for row in rows for number in row], np.uint32)
+
+
+def _pointer(core: Core, array: NDArray[np.uint32]) -> Any:
+    return core.ffi.cast("const u32 *", array.ctypes.data)

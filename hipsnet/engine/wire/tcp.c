@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The TCP wire: its sockets together. */
+#define _GNU_SOURCE /* ppoll() */
+#include "engine/wire/tcp.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <linux/sockios.h>
+
+#include "engine/core/core.h"
+#include "engine/wire/tcp_connection.h"
+
+#define EVENTS 64
+
+static bool open_connection(struct tcp_wire *wire, u32 number, int fd)
+{
+	struct tcp_connection *self = &wire->connection[number];
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
+
+	self->fd = fd;
+	self->is_open = true;
+	self->low_water = 1;
+	self->ahead_max = 2 * (TCP_HEADER + wire->message_max);
+	self->ahead = malloc(self->ahead_max);
+	self->ring = malloc(TCP_WIRE_RING);
+	return self->ahead && self->ring && !epoll_ctl(wire->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+struct tcp_wire *tcp_wire_open(const int *sockets, u32 connections, u32 message_max)
+{
+	struct tcp_wire *wire = calloc(1, sizeof(*wire));
+	bool is_open = wire && message_max < (TCP_WIRE_RING - TCP_WIRE_CONTROL) / 2;
+
+	if (!wire)
+		return NULL;
+	wire->connections = connections;
+	wire->message_max = message_max;
+	wire->epoll = epoll_create1(EPOLL_CLOEXEC);
+	wire->connection = calloc(connections + 1, sizeof(*wire->connection));
+	is_open = is_open && wire->epoll >= 0 && wire->connection;
+	for (u32 i = 0; is_open && i < connections; i++)
+		is_open = open_connection(wire, i, sockets[i]);
+	if (is_open)
+		return wire;
+	for (u32 i = 0; wire->connection && i < connections; i++)
+		wire->connection[i].fd = -1; /* the caller keeps them */
+	tcp_wire_close(wire);
+	return NULL;
+}
+
+void tcp_wire_close(struct tcp_wire *wire)
+{
+	for (u32 i = 0; wire->connection && i < wire->connections; i++) {
+		struct tcp_connection *self = &wire->connection[i];
+
+		if (self->fd > 0)
+			close(self->fd);
+		free(self->ahead);
+		free(self->ring);
+	}
+	if (wire->epoll >= 0)
+		close(wire->epoll);
+	free(wire->connection);
+	free(wire);
+}
+
+static bool post_write(void *handle, u32 connection, const void *data, u32 bytes, wire_key key, u64 offset,
+		       u32 immediate)
+{
+	struct tcp_wire *wire = handle;
+
+	return tcp_queue_write(&wire->connection[connection], data, bytes, key, offset, immediate);
+}
+
+static bool post_message(void *handle, u32 connection, const void *header, u32 header_bytes,
+			 const void *payload, u32 payload_bytes)
+{
+	struct tcp_wire *wire = handle;
+
+	return tcp_queue_message(&wire->connection[connection], header, header_bytes, payload, payload_bytes);
+}
+
+/* Keys are given in turn, so that one that was taken back is not another's at once. */
+static wire_key register_memory(void *handle, void *memory, u64 bytes)
+{
+	struct tcp_wire *wire = handle;
+
+	for (u32 i = 0; i < TCP_WIRE_REGIONS; i++) {
+		u32 key = ++wire->next_region % TCP_WIRE_REGIONS;
+
+		if (!key || wire->regions[key].memory)
+			continue;
+		wire->regions[key] = (struct tcp_region){memory, bytes};
+		return key;
+	}
+	return 0;
+}
+
+static void deregister_memory(void *handle, wire_key key)
+{
+	struct tcp_wire *wire = handle;
+
+	wire->regions[key].memory = NULL;
+}
+
+static void set_interest(struct tcp_wire *wire, u32 number, bool was_full)
+{
+	struct tcp_connection *self = &wire->connection[number];
+	struct epoll_event event = {.events = EPOLLIN | (self->is_full ? EPOLLOUT : 0), .data.u32 = number};
+
+	if (self->is_full == was_full || !self->is_open)
+		return;
+	epoll_ctl(wire->epoll, EPOLL_CTL_MOD, self->fd, &event);
+	wire->calls++;
+}
+
+/*
+ * A send has found the peer's end. Linux keeps through a reset what has been received, and there the peer may
+ * have said whose fault it is: it is read before the end is reported.
+ */
+static void read_out(struct tcp_wire *wire, u32 number, struct core *core, u64 now_ns)
+{
+	struct tcp_connection *self = &wire->connection[number];
+	char why[TCP_REASON];
+
+	memcpy(why, self->why, sizeof(why));
+	do
+		self->is_open = true;
+	while (tcp_receive(wire, number, core, now_ns) && self->is_open);
+	self->is_open = false;
+	memcpy(self->why, why, sizeof(why));
+}
+
+static void report_end(struct tcp_wire *wire, u32 number, struct core *core)
+{
+	struct tcp_connection *self = &wire->connection[number];
+
+	epoll_ctl(wire->epoll, EPOLL_CTL_DEL, self->fd, NULL);
+	self->first = self->end; /* nothing more leaves */
+	core_on_closed(core, number, self->why);
+}
+
+static void send_queued(struct tcp_wire *wire, u32 number, struct core *core, u64 now_ns)
+{
+	struct tcp_connection *self = &wire->connection[number];
+	bool was_full = self->is_full;
+
+	tcp_send(wire, number, core);
+	set_interest(wire, number, was_full);
+	if (!self->is_open) {
+		read_out(wire, number, core, now_ns);
+		report_end(wire, number, core);
+	}
+}
+
+static void flush(void *handle, struct core *core, u64 now_ns)
+{
+	struct tcp_wire *wire = handle;
+
+	for (u32 i = 0; i < wire->connections; i++) {
+		struct tcp_connection *self = &wire->connection[i];
+
+		if (self->is_open && self->first != self->end && !self->is_full)
+			send_queued(wire, i, core, now_ns);
+	}
+}
+
+static void progress(void *handle, struct core *core, u64 now_ns)
+{
+	struct tcp_wire *wire = handle;
+	struct epoll_event events[EVENTS];
+	int count;
+
+	count = epoll_wait(wire->epoll, events, EVENTS, 0);
+	wire->calls++;
+	for (int i = 0; i < count; i++) {
+		u32 number = events[i].data.u32;
+		struct tcp_connection *self = &wire->connection[number];
+
+		if (self->is_open && events[i].events & EPOLLOUT)
+			send_queued(wire, number, core, now_ns);
+		if (!self->is_open || !(events[i].events & ~EPOLLOUT))
+			continue;
+		tcp_receive(wire, number, core, now_ns);
+		if (!self->is_open)
+			report_end(wire, number, core);
+	}
+}
+
+static void wait_for(void *handle, int kick, u64 timeout_ns)
+{
+	struct tcp_wire *wire = handle;
+	struct pollfd both[2] = {{wire->epoll, POLLIN, 0}, {kick, POLLIN, 0}};
+	struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+
+	ppoll(both, 2, &timeout, NULL);
+}
+
+static void abandon(void *handle)
+{
+	struct tcp_wire *wire = handle;
+
+	for (u32 i = 0; i < wire->connections; i++)
+		tcp_abandon(&wire->connection[i]);
+}
+
+/* Closing a socket with something unread resets the connection, and throws away what is under way. */
+static bool is_drained(void *handle)
+{
+	struct tcp_wire *wire = handle;
+
+	for (u32 i = 0; i < wire->connections; i++) {
+		struct tcp_connection *self = &wire->connection[i];
+		int unacknowledged = 0;
+
+		if (!self->is_open)
+			continue;
+		if (self->first != self->end)
+			return false;
+		if (!ioctl(self->fd, SIOCOUTQ, &unacknowledged) && unacknowledged)
+			return false;
+	}
+	return true;
+}
+
+static const struct wire_operations operations = {
+	.post_write = post_write,
+	.post_message = post_message,
+	.register_memory = register_memory,
+	.deregister_memory = deregister_memory,
+	.flush = flush,
+	.progress = progress,
+	.wait = wait_for,
+	.abandon = abandon,
+	.is_drained = is_drained,
+};
+
+const struct wire_operations *tcp_wire_operations(void)
+{
+	return &operations;
+}
+
+u64 tcp_wire_calls(const struct tcp_wire *wire)
+{
+	return wire->calls;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A wire over connected TCP sockets, one for each neighbour and port.
+ *
+ * A frame is a header of 24 bytes and its payload: writes leave from the caller's memory and arrive in the
+ * region that they are for; messages are copied into a ring when they are posted. What waits for a connection
+ * leaves in one sendmsg(); the rest of a write and the headers behind it arrive in one recvmsg().
+ *
+ * The Python face reads this file: declarations only, and no macros but numbers.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "wire/types.h"
+
+#define TCP_WIRE_REGIONS 4096
+#define TCP_WIRE_RING    0x80000 /* bytes of messages that wait, for each connection */
+#define TCP_WIRE_CONTROL 0x10000 /* of these, for messages without a payload */
+
+struct tcp_wire;
+struct wire_operations;
+
+/* The sockets do not block, and become the wire's. NULL if memory or descriptors are short. */
+struct tcp_wire *tcp_wire_open(const int *sockets, u32 connections, u32 message_max);
+
+/* Closes the sockets. */
+void tcp_wire_close(struct tcp_wire *wire);
+
+const struct wire_operations *tcp_wire_operations(void);
+
+u64 tcp_wire_calls(const struct tcp_wire *wire); /* system calls so far, for the benchmark */

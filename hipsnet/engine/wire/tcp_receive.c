@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The receiving half of a TCP connection: every length and place is checked before a byte is taken. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "engine/core/core.h"
+#include "engine/wire/tcp_connection.h"
+
+static u64 get(const u8 *at, u32 bytes)
+{
+	u64 value = 0;
+
+	for (u32 i = 0; i < bytes; i++)
+		value |= (u64)at[i] << 8 * i;
+	return value;
+}
+
+static void end(struct tcp_connection *self, const char *why)
+{
+	snprintf(self->why, sizeof(self->why), "%s", why);
+	self->is_open = false;
+}
+
+/* One wake-up for a large rest, not one for each segment of it. */
+static void set_low_water(struct tcp_wire *wire, struct tcp_connection *self)
+{
+	u32 low_water = self->target_bytes > TCP_LOW_WATER ? self->target_bytes : 1;
+	int value = low_water;
+
+	if (low_water == self->low_water)
+		return;
+	self->low_water = low_water;
+	setsockopt(self->fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
+	wire->calls++;
+}
+
+/* A header of a write has come: its bytes go to the region. False if there is no such place. */
+static bool begin_write(struct tcp_wire *wire, struct tcp_connection *self, const u8 *header)
+{
+	u32 key = get(header + 4, 4), bytes = get(header + 8, 4);
+	u64 offset = get(header + 16, 8);
+	const struct tcp_region *region = &wire->regions[key % TCP_WIRE_REGIONS];
+
+	if (!key || key >= TCP_WIRE_REGIONS || !region->memory || bytes > region->bytes ||
+	    offset > region->bytes - bytes) {
+		snprintf(self->why, sizeof(self->why),
+			 "it wrote %u bytes at %llu of region %u, which is not there", bytes, offset, key);
+		self->is_open = false;
+		return false;
+	}
+	self->immediate = get(header + 12, 4);
+	self->target = region->memory + offset;
+	self->target_bytes = bytes;
+	return true;
+}
+
+/* Takes what the read-ahead buffer has, frame by frame; a write that goes on beyond it stays the target. */
+static void parse(struct tcp_wire *wire, u32 connection, struct core *core, u64 now_ns)
+{
+	struct tcp_connection *self = &wire->connection[connection];
+	u32 at = 0;
+
+	while (self->is_open) {
+		const u8 *header = self->ahead + at;
+		u32 left = self->ahead_bytes - at, bytes;
+
+		if (self->target) {
+			u32 there = left < self->target_bytes ? left : self->target_bytes;
+
+			memcpy(self->target, header, there);
+			at += there;
+			self->target += there;
+			self->target_bytes -= there;
+			if (self->target_bytes)
+				break;
+			self->target = NULL;
+			core_on_written(core, connection, self->immediate, now_ns);
+			continue;
+		}
+		if (left < TCP_HEADER)
+			break;
+		bytes = get(header + 8, 4);
+		if (header[0] == TCP_MESSAGE && bytes <= wire->message_max) {
+			if (left - TCP_HEADER < bytes)
+				break;
+			at += TCP_HEADER + bytes;
+			core_on_message(core, connection, header + TCP_HEADER, bytes, now_ns);
+		} else if (header[0] == TCP_WRITE) {
+			at += TCP_HEADER;
+			begin_write(wire, self, header);
+		} else {
+			end(self, "it sent a frame that is none");
+		}
+	}
+	memmove(self->ahead, self->ahead + at, self->ahead_bytes - at);
+	self->ahead_bytes -= at;
+}
+
+/* The bytes that went straight into the region. */
+static u32 fill_target(struct tcp_connection *self, u32 connection, struct core *core, u32 received,
+		       u64 now_ns)
+{
+	u32 taken = received < self->target_bytes ? received : self->target_bytes;
+
+	self->target += taken;
+	self->target_bytes -= taken;
+	if (!self->target_bytes) {
+		self->target = NULL;
+		core_on_written(core, connection, self->immediate, now_ns);
+	}
+	return taken;
+}
+
+bool tcp_receive(struct tcp_wire *wire, u32 connection, struct core *core, u64 now_ns)
+{
+	struct tcp_connection *self = &wire->connection[connection];
+	struct iovec pieces[2];
+	struct msghdr message = {.msg_iov = pieces};
+	ssize_t received;
+
+	if (self->target)
+		pieces[message.msg_iovlen++] = (struct iovec){self->target, self->target_bytes};
+	pieces[message.msg_iovlen++] =
+		(struct iovec){self->ahead + self->ahead_bytes, self->ahead_max - self->ahead_bytes};
+	received = recvmsg(self->fd, &message, MSG_DONTWAIT);
+	wire->calls++;
+	if (received <= 0) {
+		if (received == 0)
+			end(self, "it closed the connection");
+		else if (errno != EAGAIN && errno != EINTR)
+			end(self, strerror(errno));
+		return false;
+	}
+	if (self->target)
+		received -= fill_target(self, connection, core, received, now_ns);
+	self->ahead_bytes += received;
+	parse(wire, connection, core, now_ns);
+	if (self->is_open)
+		set_low_water(wire, self);
+	return true;
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's library with the tests' own C, plain or with the sanitizers that the environment names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import kernel
+from hipsnet.engine import library
+from hipsnet.stack import building
+from hipsnet.stack.roce.core import Core
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def scripted() -> Core:
+    """Cores on wires in memory (scripted.h)."""
+    folder = Path(os.environ.get("ENGINE_SANITIZERS") or kernel.cache_folder())
+    with pytest.MonkeyPatch.context() as patch:
+        if "ENGINE_SANITIZERS" in os.environ:
+            flags = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+            patch.setattr(building, "_FLAGS", (*building._FLAGS, *flags))
+            patch.delenv("LD_PRELOAD")  # the sanitizers would look after the compiler, too
+        return library.load(folder, "scripted", [HERE / "scripted.c"], [HERE / "scripted.h"])

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core under AddressSanitizer and UndefinedBehaviorSanitizer: its other tests once more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stack.test_rc_sanitized import runtime
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {
+        "LD_PRELOAD": f"{runtime('libasan.so')} {runtime('libubsan.so')}",
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself leaves memory to the system at its end
+        "ENGINE_SANITIZERS": str(folder),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | environ, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the library with the sanitizers is compiled, once."""
+    return tmp_path_factory.mktemp("sanitized")
+
+
+def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
+    done = run(folder, "tests/engine/test_core.py", "tests/engine/test_core_failures.py")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout
+
+
+def test_the_sanitizers_would_notice(folder: Path, tmp_path: Path) -> None:
+    """A message that is said to be longer than it is."""
+    test = tmp_path / "test_astray.py"
+    test.write_text(
+        "from tests.engine.conftest import scripted\n"
+        "from tests.engine.world import World\n"
+        "def test_astray(scripted):\n"
+        "    world = World(scripted, 'torus(2)')\n"
+        "    scripted.ffi.cdef('void *malloc(unsigned long); void free(void *);')\n"
+        "    words = scripted.ffi.gc(scripted.lib.malloc(13), scripted.lib.free)\n"
+        "    scripted.lib.core_on_message(world.cores[0], 0, words, 200, 0)\n"
+        "    scripted.lib.world_inject(world.handle, 0, 0, words, 200)\n"
+    )
+    done = run(folder, "--rootdir", str(ROOT), str(test))
+    assert "heap-buffer-overflow" in done.stderr

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The threads of an engine under the sanitizers; an engine's end, and what it leaves."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hipsnet.engine import library
+from hipsnet.stack import building
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("sanitizers", ["thread", "address,undefined"])
+def test_callers_and_the_progress_thread_do_not_race(tmp_path: Path, sanitizers: str) -> None:
+    program = tmp_path / "threads"
+    include = [f"-I{folder}" for folder in (building.FOLDER, library.FOLDER.parent)]
+    sources = [HERE / "driver_threads.c", *(library.FOLDER / source for source in library.SOURCES)]
+    flags = ["-std=gnu11", "-g", "-O1", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-pthread"]
+    subprocess.run(["cc", *flags, *include, *sources, "-o", program], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "0 wrong\n")

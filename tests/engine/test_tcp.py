@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines over real TCP connections, all ranks in this process, a thread each."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hipsnet.collective.algorithms import Algorithm
+from hipsnet.engine.engine import Engine, Limits, Reason, State, TcpWire
+from hipsnet.engine.library import library
+from hipsnet.transport.interface import Peer
+from tests.engine.world import Call, plan_of, routes_of
+
+BOUND_S = 60.0
+LIMITS = Limits(5.0, 10.0)
+HIPS = Algorithm()
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+    for end in (near, far):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return near, far
+
+
+@contextmanager
+def job(shape: str, limits: Limits = LIMITS, absent: tuple[int, ...] = ()) -> Iterator[tuple[list[Any], Any]]:
+    """The engines of a fabric by rank (of those that are absent None), and all sockets by (rank, connection)."""
+    routes = routes_of(shape, HIPS)
+    sockets: dict[tuple[int, int], socket.socket] = {}
+    for rank, mine in enumerate(routes):
+        for (peer, port, theirs), number in mine.items():
+            if (rank, number) not in sockets:
+                sockets[rank, number], sockets[peer, routes[peer][rank, theirs, port]] = connected()
+    engines: list[Any] = []
+    for rank, mine in enumerate(routes):
+        peers = [Peer(peer, port, "", theirs, "") for peer, port, theirs in mine]
+        if rank in absent:
+            engines.append(None)
+            continue
+        descriptors = [sockets[rank, number].detach() for number in range(len(mine))]
+        engines.append(Engine(TcpWire(descriptors, limits.message_max), rank, len(routes), peers, limits))
+    try:
+        yield engines, sockets
+    finally:
+        with ThreadPoolExecutor(len(engines)) as threads:
+            list(threads.map(lambda engine: engine and engine.close(), engines))
+        for end in sockets.values():
+            end.close()
+
+
+def on_all(engines: list[Any], body: Callable[[int, Engine], Any]) -> list[Any]:
+    with ThreadPoolExecutor(len(engines)) as threads:
+        every = [threads.submit(body, rank, engine) for rank, engine in enumerate(engines) if engine]
+        return [one.result(BOUND_S) for one in every]
+
+
+def submit(shape: str, rank: int, engine: Engine, call: Call, is_async: bool = False) -> Any:
+    most = LIMITS.slot_bytes // call.dtype.itemsize
+    plan = plan_of(shape, HIPS, rank, call.count, call.dtype.itemsize, most)
+    return engine.submit(plan, [call.vector(rank)], call.operation, 7, is_async)
+
+
+def test_calls_that_are_waited_for_at_once() -> None:
+    shape = "bcube(2,2)"
+    calls = [Call(count, seed=n) for n, count in enumerate((1, 100, 5_000, 300_000, 17, 300_001, 0))]
+
+    def body(rank: int, engine: Engine) -> list[bytes]:
+        found = []
+        for call in calls:
+            work = submit(shape, rank, engine, call)
+            assert engine.wait(work.sequence, BOUND_S) == State.DONE
+            found.append(work.keeps[2][0].tobytes())
+            engine.release(work.sequence)
+        return found
+
+    with job(shape) as (engines, _):
+        for found in on_all(engines, body):
+            assert found == [call.result(4).tobytes() for call in calls]
+
+
+def test_many_calls_under_way_that_nobody_waits_for() -> None:
+    """The progress threads alone do the work, of several large calls and small ones at once."""
+    shape, order = "bcube(2,2)", random.Random(1)
+    calls = [Call(order.choice((3, 900, 40_000, 200_000)), seed=n) for n in range(24)]
+
+    def body(rank: int, engine: Engine) -> list[bytes]:
+        work = [submit(shape, rank, engine, call, is_async=True) for call in calls]
+        end = threading.Event()
+        while any(engine.poll(one.sequence) == State.ACTIVE for one in work):
+            assert engine.failure() is None
+            end.wait(0.005)
+        return [one.keeps[2][0].tobytes() for one in work]
+
+    with job(shape) as (engines, _):
+        for found in on_all(engines, body):
+            assert found == [call.result(4).tobytes() for call in calls]
+
+
+def test_a_rank_that_closes_is_named_by_its_neighbours() -> None:
+    shape = "torus(3)"
+
+    def body(rank: int, engine: Engine) -> tuple[int, int]:
+        work = submit(shape, rank, engine, Call(1000))
+        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        failure = engine.failure()
+        return failure.reason, failure.culprit
+
+    with job(shape, absent=(2,)) as (engines, sockets):
+        for (rank, _), end in sockets.items():
+            if rank == 2:
+                end.close()
+        assert set(on_all(engines, body)) == {(Reason.CLOSED, 2)}
+
+
+def test_an_engine_that_fails_says_why() -> None:
+    shape = "torus(3)"
+
+    def body(rank: int, engine: Engine) -> tuple[int, int, str]:
+        work = submit(shape, rank, engine, Call(200_000))
+        if rank == 1:
+            engine.fail("KeyboardInterrupt")
+        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        failure = engine.failure()
+        return failure.reason, failure.culprit, library().ffi.string(failure.words).decode()
+
+    with job(shape) as (engines, _):
+        assert set(on_all(engines, body)) == {(Reason.LOCAL, 1, "KeyboardInterrupt")}
+
+
+HEADER = struct.Struct("<B3xIIIQ")
+STREAMS = {
+    "unknown frame": HEADER.pack(7, 0, 0, 0, 0),
+    "a message too long": HEADER.pack(1, 0, 1 << 20, 0, 0),
+    "no such region": HEADER.pack(0, 4000, 8, 0, 0) + bytes(8),
+    "region 0": HEADER.pack(0, 0, 8, 0, 0) + bytes(8),
+    "beyond every region": HEADER.pack(0, 0xFFFFFFFF, 8, 0, 0),
+    "out of bounds": HEADER.pack(0, 1, 8, 0, (16 * 256 << 10) - 7) + bytes(8),
+    "an offset that wraps": HEADER.pack(0, 1, 16, 0, 2**64 - 8) + bytes(16),
+    "longer than the region": HEADER.pack(0, 1, 0xFFFFFFFF, 0, 0),
+    "nonsense in a message": HEADER.pack(1, 0, 3, 0, 0) + b"\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("cut", [0, 1, 23])
+def test_a_stream_that_breaks_the_protocol_ends_the_connection(stream: bytes, cut: int) -> None:
+    """In one piece, and in two."""
+    with job("torus(2)", absent=(1,)) as (engines, sockets):
+        engine, hostile = engines[0], sockets[1, 0]
+        work = submit("torus(2)", 0, engine, Call(10))
+        hostile.sendall(stream[:cut])
+        assert engine.wait(work.sequence, 0.01) == State.ACTIVE
+        hostile.sendall(stream[cut:])
+        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        assert engine.failure().culprit == 1
+
+
+def test_random_streams_do_no_harm() -> None:
+    order = random.Random(5)
+    for _ in range(150):
+        with job("torus(2)", Limits(0.05, 0.1), absent=(1,)) as (engines, sockets):
+            work = submit("torus(2)", 0, engines[0], Call(order.choice((10, 5000))))
+            for _ in range(order.randrange(1, 6)):
+                body = order.randbytes(order.choice((0, 1, 5, 21, 300)))
+                if body and order.random() < 0.7:
+                    body = bytes([order.randrange(7)]) + body[1:]
+                words = HEADER.pack(
+                    order.choice((0, 1, 1, 1)), order.randrange(4), len(body), order.getrandbits(32), 0
+                )
+                sockets[1, 0].sendall(words + body)
+            assert engines[0].wait(work.sequence, BOUND_S) == State.FAILED
+
+
+def test_engines_leave_no_descriptor_and_no_thread() -> None:
+    def body(rank: int, engine: Engine) -> None:
+        work = submit("torus(2)", rank, engine, Call(10), is_async=True)
+        assert engine.wait(work.sequence, BOUND_S) == State.DONE
+
+    def open_now() -> tuple[int, int]:
+        status = Path("/proc/self/status").read_text()
+        return len(list(Path("/proc/self/fd").iterdir())), int(status.split("Threads:")[1].split()[0])
+
+    with job("torus(2)") as (engines, _):
+        on_all(engines, body)
+    before = open_now()
+    for _ in range(20):
+        with job("torus(2)") as (engines, _):
+            on_all(engines, body)
+    descriptors, threads = open_now()
+    assert descriptors == before[0]
+    assert threads <= before[1]
+
+
+def test_a_wait_that_is_over_leaves_the_call_under_way() -> None:
+    with job("torus(2)") as (engines, _):
+        work = submit("torus(2)", 0, engines[0], Call(10))
+        assert engines[0].wait(work.sequence, 0.02) == State.ACTIVE
+        late = submit("torus(2)", 1, engines[1], Call(10))
+        assert engines[1].wait(late.sequence, BOUND_S) == State.DONE
+        assert engines[0].wait(work.sequence, BOUND_S) == State.DONE
+        assert (work.keeps[2][0] == np.asarray(Call(10).result(2))).all()
