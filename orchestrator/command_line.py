@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from hipsnet import __version__
+import hipsnet as library
 
 ROOMS = {
     "topology": ("schema", "routes", "graph", "init"),
@@ -78,7 +78,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hipsnet {__version__}")
+        typer.echo(f"hipsnet {library.__version__}")
         raise typer.Exit
 
 
