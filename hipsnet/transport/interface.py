@@ -108,7 +108,7 @@ class Transport(Protocol):
         """Start what was posted, wait until something happens or the time is over, and tell what happened."""
 
     def flush(self) -> None:
-        """Send what peers wait for before this rank computes: posted messages and owed acknowledgements.
+        """Send posted messages and pending acknowledgements: peers wait for them, and this rank will not poll.
 
         Does not wait for the peers, and reports nothing: the next `poll` does.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay line of a fabric: the process that holds the frames of its delayed cables, and its life."""
+"""The delay line of a fabric: starts, finds and ends the process that holds the frames of delayed cables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = "hipsnet-delay-line"
 
 @dataclass(frozen=True)
 class Line:
-    """One direction of a cable: from the ring of the port that frames go to, into the cable's other end."""
+    """One direction of a cable: from the receiving port's ring to the interface at the sending end."""
 
     ring: int
     namespace: str
@@ -34,14 +34,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Running:
-    """A delay line that runs, and what it serves, by its own command line."""
+    """A running delay line, and the lines that it serves, from its command line."""
 
     pid: int
     arguments: tuple[str, ...]
 
 
 def program() -> Path:
-    """The delay line's program, compiled if need be. Raises CapabilityError if it cannot be."""
+    """The delay line's program, compiled if necessary. Raises CapabilityError if that fails."""
     return binary("delay_line", ("programs/delay_line.c",), cache_folder())
 
 
@@ -51,7 +51,7 @@ def is_wanted(configs: Mapping[str, NodeConfig]) -> bool:
 
 
 def lines(fabric: Fabric) -> tuple[Line, ...]:
-    """Every direction of a cable that has a ring now."""
+    """All directions of cables that have a ring now."""
     found = {node: delay.read(fabric.name, node) for node in fabric.nodes}
     present = []
     for link in fabric.links:
@@ -64,7 +64,7 @@ def lines(fabric: Fabric) -> tuple[Line, ...]:
 
 
 def running(fabric: str) -> tuple[Running, ...]:
-    """The delay lines of a fabric, as the kernel's list of processes has them: at most one, if all is well."""
+    """The delay lines of a fabric, from /proc: at most one unless something went wrong."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -78,9 +78,9 @@ def running(fabric: str) -> tuple[Running, ...]:
 def differences(
     fabric: Fabric, configs: Mapping[str, NodeConfig], changes: Mapping[str, Sequence[Change]], moves: bool
 ) -> tuple[Change, ...]:
-    """What has to be done to the delay line; nothing if it serves just the cables that have a delay.
+    """The changes that the delay line needs; none if it serves exactly the cables that have a delay.
 
-    `changes` are those of the nodes; `moves` tells that nodes or cables come or go.
+    `changes` are those of the nodes; `moves` is true if nodes or cables are added or removed.
     """
     served = [process.arguments for process in running(fabric.name)]
     held = _arguments(lines(fabric))
@@ -105,9 +105,9 @@ def _moves_rings(change: Change) -> bool:
 
 
 def serve(fabric: Fabric) -> None:
-    """Make the delay line run, for the cables that have a delay; end it if there are none.
+    """Start or restart the delay line for the cables that have a delay; end it if there are none.
 
-    Frames that a line held which was ended go on when the next one begins. Called with the fabric's lock held.
+    Frames that an ended process held are sent by the next one. Called with the fabric's lock held.
     Raises ProvisionError if it cannot be started, or an old one cannot be ended.
     """
     wanted = lines(fabric)

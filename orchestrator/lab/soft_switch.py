@@ -34,29 +34,29 @@ _SOURCES = (
 
 @dataclass(frozen=True)
 class Running:
-    """A process that runs, and the digest of its configuration, by its own command line."""
+    """A running process, and the digest of its configuration, from its command line."""
 
     pid: int
     digest: str
 
 
 def program() -> Path:
-    """The soft switch's program, compiled if need be. Raises CapabilityError if it cannot be."""
+    """The soft switch's program, compiled if necessary. Raises CapabilityError if that fails."""
     return binary("soft_switch", _SOURCES, cache_folder(), ("xdp", "bpf"))
 
 
 def is_wanted(topology: Topology, fabric: Fabric) -> bool:
-    """Whether the fabric has switches, and the file wants them lossless."""
+    """Whether the fabric has switches, and the file makes them lossless."""
     return topology.lab.switch == "lossless" and bool(fabric.switches)
 
 
 def counters_path(fabric: str) -> Path:
-    """Where the switches count: `hipsnet.stack.switch.counters.read` reads it."""
+    """The counters file of the switches, for `hipsnet.stack.switch.counters.read`."""
     return state.folder(fabric) / _COUNTERS
 
 
 def running(fabric: str) -> tuple[Running, ...]:
-    """The processes of a fabric's switches, as the kernel's list has them: at most one, if all is well."""
+    """The switch processes of a fabric, from /proc: at most one unless something went wrong."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -70,9 +70,9 @@ def running(fabric: str) -> tuple[Running, ...]:
 def differences(
     topology: Topology, fabric: Fabric, changes: Mapping[str, Sequence[Change]], moves: bool
 ) -> tuple[Change, ...]:
-    """What has to be done to the process; nothing if it plays the switches as the file has them.
+    """The changes that the process needs; none if it runs the switches as in the file.
 
-    `changes` are those of the nodes; `moves` tells that nodes or cables come or go.
+    `changes` are those of the nodes; `moves` is true if nodes or cables are added or removed.
     """
     processes_now = running(fabric.name)
     served = [process.digest for process in processes_now]
@@ -108,7 +108,7 @@ def _has_counters_file(fabric: str, pid: int) -> bool:
 
 
 def serve(topology: Topology, fabric: Fabric) -> None:
-    """Make the process play the switches as the file has them; end it if it is not wanted.
+    """Start or restart the process so that it runs the switches as in the file; end it if there are none.
 
     Called with the fabric's lock held. Raises ProvisionError if it cannot be started, or an old one not ended.
     """
@@ -131,7 +131,7 @@ def stop(fabric: str) -> None:
 
 
 def _wanted(topology: Topology, fabric: Fabric) -> str | None:
-    """The configuration; None while there are ports that no program feeds sockets from."""
+    """The configuration; None while a port lacks its program or its socket map."""
     found = {}
     for switch in fabric.switches:
         sockets = _sockets(fabric.name, switch)

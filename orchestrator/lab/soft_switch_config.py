@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the soft switches of a fabric are like: from the topology file to the lines that their process reads."""
+"""The configuration of the soft switches: from the topology file to the lines that their process reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipsnet.topology.headroom import thresholds
 from hipsnet.units import parse_size
 
 PRIORITIES = 8
-_LATE_NS = 5_000_000  # what a port catches up with when the process had to wait for a processor
+_LATE_NS = 5_000_000  # how much a port may catch up after the process was descheduled
 _ETHERNET_BYTES = 14
 _CHUNK_BYTES = (
     1024  # of a frame, that a chunk of memory is counted on to hold: `chunk_bytes` of switch/config.c
@@ -26,7 +26,7 @@ _SPARE_CHUNKS = 256
 
 @dataclass(frozen=True)
 class Sockets:
-    """Where a switch's process puts its sockets: the id of the map, and the ports' interfaces in order.
+    """Where a switch's sockets belong: the id of the socket map, and the ports' interfaces in order.
 
     `rates_bps` are those that hold now, which may be impaired; None is unlimited.
     """
@@ -42,7 +42,7 @@ def frame_bytes(topology: Topology) -> int:
 
 
 def text(topology: Topology, fabric: Fabric, counters: str, sockets: Mapping[str, Sockets]) -> str:
-    """The lines for all switches of a fabric; hipsnet/stack/switch/config.h says what they mean."""
+    """The lines for all switches of a fabric; hipsnet/stack/switch/config.h describes them."""
     lines = [f"counters {counters}", *_common(topology)]
     for switch in fabric.switches:
         lines += _switch(topology, fabric, switch, sockets[switch.name])
@@ -50,7 +50,7 @@ def text(topology: Topology, fabric: Fabric, counters: str, sockets: Mapping[str
 
 
 def digest(content: str) -> str:
-    """What tells one configuration from another."""
+    """A digest that identifies a configuration."""
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -89,14 +89,14 @@ def _switch(topology: Topology, fabric: Fabric, switch: Switch, sockets: Sockets
 
 
 def _owed_chunks(topology: Topology) -> int:
-    """What one port's reserves and headrooms take of the memory, for the priorities in use."""
+    """The chunks of one port's reserves and headrooms, for the priorities in use."""
     used = {0, CNP_PRIORITY, topology.roce.priority, *(topology.pfc.priorities if topology.pfc else ())}
     found = thresholds(topology)
     return sum(ceil((found[p].reserved + found[p].headroom) / _CHUNK_BYTES) for p in used)
 
 
 def _routes(fabric: Fabric, switch: Switch) -> Iterator[str]:
-    """The longest prefixes first. A neighbour is reached by its own address."""
+    """The routes, longest prefixes first; neighbours have routes of their own."""
     for port in switch.ports:
         peer = fabric.peer(port)
         if peer.address is not None:

@@ -28,15 +28,15 @@ def refused(folder: Path, content: str) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (ROUTER + "route 0 0 0 02:48:00:00:00:02\n", "4: names a port, but the switch has none above"),
-        (BRIDGE + "mac 02:48:00:00:00:02 255\n", "4: names a port, but the switch has none above"),
-        (ROUTER + PORT + "route 0 0 1 02:48:00:00:00:02\n", "5: a number is wrong or too large"),
-        (PORT, "3: is about a switch, and there is none above"),
-        (BRIDGE + PORT + "mac 00:00:00:00:00:00 0\n", "5: a MAC is not the address of one interface"),
-        (BRIDGE + PORT.replace("02:", "03:", 1), "4: a MAC is not the address of one interface"),
-        (BRIDGE + PORT + "mac 02:48:00:00:00 0\n", "5: a MAC is wrong"),
-        (ROUTER + PORT + "route 0 0\n", "5: a route without a way"),
-        ("", "2: ends without a switch, or without `frame`"),
+        (ROUTER + "route 0 0 0 02:48:00:00:00:02\n", "4: requires a `port` line above"),
+        (BRIDGE + "mac 02:48:00:00:00:02 255\n", "4: requires a `port` line above"),
+        (ROUTER + PORT + "route 0 0 1 02:48:00:00:00:02\n", "5: not a number, or out of range"),
+        (PORT, "3: requires a `switch` line above"),
+        (BRIDGE + PORT + "mac 00:00:00:00:00:00 0\n", "5: not the MAC address of an interface"),
+        (BRIDGE + PORT.replace("02:", "03:", 1), "4: not the MAC address of an interface"),
+        (BRIDGE + PORT + "mac 02:48:00:00:00 0\n", "5: not a MAC address"),
+        (ROUTER + PORT + "route 0 0\n", "5: a route requires a next hop"),
+        ("", "2: the file has no `switch` or no `frame` line"),
     ],
 )
 def test_a_file_that_makes_no_sense(tmp_path: Path, content: str, message: str) -> None:

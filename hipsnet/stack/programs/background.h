@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the room's processes have in common: how they fail, move between namespaces, and go on by themselves.
- */
+/* Shared by the programs of this package: errors, namespaces, scheduling, privileges, background. */
 #pragma once
 
 #ifndef _GNU_SOURCE
@@ -23,7 +22,7 @@
 
 #define NS_PER_S 1000000000ULL
 
-/* In real time: what plays the network goes before what measures it. */
+/* Real-time priorities: processes that emulate the network go before those that measure it. */
 enum { TRAFFIC_PRIORITY = 1, NETWORK_PRIORITY };
 
 static inline u64 now_ns(void)
@@ -40,7 +39,7 @@ static inline void __attribute__((noreturn)) fail(const char *wish, const char *
 	exit(1);
 }
 
-/* Moves this thread into the network namespace that `ip netns` knows by the name. */
+/* Moves this thread into a network namespace, by its name in `ip netns`. */
 static inline void enter(const char *name)
 {
 	char path[128];
@@ -66,9 +65,9 @@ static inline void open_many_files(void)
 }
 
 /*
- * It plays a part of the network: what comes late here is a fault of that. It sleeps when idle, and the
- * kernel keeps a share for others. Where it may not run in real time it is at least the nicest to itself:
- * also among sessions, where these share the processor as groups (autogroup).
+ * Real-time scheduling: a delay of this process would be a fault of the emulated network. It sleeps when
+ * idle, and the kernel reserves a share for others. Where real time is not permitted, the highest nice level:
+ * of the process, and of its session, where sessions share the processor as groups (autogroup).
  */
 static inline void go_first(int priority)
 {
@@ -82,7 +81,7 @@ static inline void go_first(int priority)
 	if (group < 0)
 		return;
 	if (write(group, niceness, sizeof(niceness) - 1) < 0)
-		errno = 0; /* then as others */
+		errno = 0; /* optional */
 	close(group);
 }
 
@@ -106,14 +105,14 @@ static inline void drop_privileges(void)
 		fail("drop", "capabilities");
 }
 
-/* The caller of the program comes back here, when all is ready; the child goes on, without privileges. */
+/* Lets the parent process exit with success: everything is ready. The child continues, without privileges. */
 static inline void go_on_in_background(const char *name)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	pid_t child = fork();
 
 	if (null < 0 || child < 0 || chdir("/") < 0)
-		fail("go on", "in the background");
+		fail("continue", "in the background");
 	if (child)
 		_exit(0);
 	setsid();

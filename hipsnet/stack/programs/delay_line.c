@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The delay line: holds the frames of delayed cables until they are due. One process for each fabric.
+ * The delay line: holds the frames of delayed cables until they are due. One process per fabric.
  *
- * The XDP program of a delayed port puts every frame that arrives, with the time at which it is due, into a
- * BPF ring buffer: that is the frame's place in the queue, so order is the order of arrival and memory is
- * bounded. Here each ring is read at the pace of those times, and its frames are sent into the cable's other
- * end once more, past its queueing discipline, with a tag in front by which the program knows them. Nothing
- * is copied and nothing is kept here: another process goes on where a killed one stopped.
+ * The XDP program of a delayed port writes every frame that arrives, with the time at which it is due, into a
+ * BPF ring buffer. The ring is the queue: frames stay in order, and memory is bounded. This process reads
+ * each ring at the pace of those times and sends its frames again through the other end of the cable, past
+ * the queueing discipline, with a tag by which the program recognizes them. It copies nothing and has no
+ * state: a new process continues where a killed one stopped.
  *
  * Usage: hipsnet-delay-line FABRIC {RING NAMESPACE IFINDEX}...
- * RING is the id of a port's ring; IFINDEX in /run/netns/NAMESPACE is the interface at the cable's other end.
- * Returns when it is ready, and goes on in the background, in the last of these namespaces.
+ * RING is the id of a port's ring; IFINDEX in /run/netns/NAMESPACE is the interface at the other end of the
+ * cable. Forks into the background, without privileges, when it is ready.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,15 +28,15 @@
 #include "delay_record.h"
 
 #define NEVER           UINT64_MAX
-#define RETRY_NS        50000ULL /* when the cable's other end takes no more for the moment */
-#define FRAMES_PER_TURN 64       /* of one ring, before the next has its turn */
+#define RETRY_NS        50000ULL /* when the interface is full */
+#define FRAMES_PER_TURN 64       /* of one ring */
 #define MAC_BYTES       (2 * ETH_ALEN)
 
 /* One direction of a cable. Positions count bytes from the ring's beginning and never wrap. */
 struct line {
 	u64 *consumer;
 	const u64 *producer;
-	const u8 *data; /* mapped twice in a row, so that no record is ever split */
+	const u8 *data; /* mapped twice in a row, so that no record is split */
 	u64 size;
 	int socket;
 };
@@ -93,7 +93,7 @@ static void map_ring(struct line *line, int fd, const char *id)
 	line->data = (const u8 *)theirs + page;
 }
 
-/* A socket that only sends. The queueing discipline has had every frame already, when it was sent first. */
+/* A socket for sending only. The frames have passed the queueing discipline before. */
 static int open_socket(const char *ifindex)
 {
 	struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = (int)number(ifindex)};
@@ -107,7 +107,7 @@ static int open_socket(const char *ifindex)
 
 static void open_line(struct line *line, char **arguments, int epoll)
 {
-	/* Edges: a ring that holds frames is readable all the while, and only its first frame is news. */
+	/* Edge-triggered: a ring is readable as long as it holds frames. */
 	struct epoll_event news = {.events = EPOLLIN | EPOLLET};
 	int ring = open_ring(arguments[0], &line->size);
 
@@ -118,7 +118,7 @@ static void open_line(struct line *line, char **arguments, int epoll)
 		fail("wait for the ring", arguments[0]);
 }
 
-/* Sends a frame with its tag; false if it has to be tried again. What a cable that is down loses is lost. */
+/* Sends a frame with its tag; false: try again. If the cable is down, the frame is lost. */
 static bool send_frame(const struct line *line, const struct held *held)
 {
 	u16 tag[] = {htons(ETH_P_8021Q), htons(DELAY_VID)};
@@ -136,7 +136,7 @@ static bool send_frame(const struct line *line, const struct held *held)
 	return errno != EAGAIN && errno != ENOBUFS && errno != EINTR;
 }
 
-/* The frame of a record, if the record has one that is whole. */
+/* The frame of a record; NULL if the record is discarded or malformed. */
 static const struct held *held_in(const u8 *record, u32 length)
 {
 	const struct held *held = (const struct held *)(record + BPF_RINGBUF_HDR_SZ);
@@ -146,7 +146,7 @@ static const struct held *held_in(const u8 *record, u32 length)
 	return held->bytes >= ETH_HLEN && held->bytes <= length - sizeof(*held) ? held : NULL;
 }
 
-/* Sends what is due; returns when to come again. An empty ring wakes us by itself. */
+/* Sends what is due; returns when the next frame is due, NEVER if the ring is empty (epoll reports it). */
 static u64 send_due(struct line *line, u64 now)
 {
 	u64 position = __atomic_load_n(line->consumer, __ATOMIC_RELAXED);
@@ -166,7 +166,8 @@ static u64 send_due(struct line *line, u64 now)
 			return now + RETRY_NS;
 		u64 bytes = BPF_RINGBUF_HDR_SZ + (length & ~BPF_RINGBUF_DISCARD_BIT);
 		position += (bytes + 7) & ~7ULL;
-		/* In order with the loads above: the kernel wakes only who has read all that came before. */
+		/* Ordered with the loads above: the kernel notifies a consumer only if it has read
+		 * everything. */
 		__atomic_store_n(line->consumer, position, __ATOMIC_SEQ_CST);
 	}
 	return now;

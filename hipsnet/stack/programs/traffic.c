@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Traffic for measurements: sends RoCE-marked datagrams by AF_XDP at a rate, obeys PFC, and counts what
- * comes. One process and thread for many ports in many namespaces. What it sends is no RoCE behind the UDP
- * header: a flow's number and the frame's, by which the receiver sees what is missing.
+ * Traffic for measurements: sends RoCE-marked datagrams through AF_XDP at a rate, honours PFC, and counts
+ *what arrives. One thread serves many ports in many namespaces. The UDP payload is not RoCE: it has the
+ *numbers of the flow and the frame, by which the receiver detects losses.
  *
  * Usage: hipsnet-traffic MILLISECONDS < PLAN
  *	port NAMESPACE IFNAME MAP KEY RATE BURST_NS FROZEN
  *	flow PORT MAC_TO MAC_FROM IP_TO IP_FROM BYTES PRIORITY DSCP
- * MAP is the id of the XSKMAP of the interface's program, KEY the port's index in it. A port with several
- * flows sends them in turns. FROZEN is the priority that a port stops for good at the other end of its cable;
- * none is -1. At the end it prints a line for each port and flow, in order: a word, then numbers (see
- * report()).
+ * MAP is the id of the XSKMAP of the interface's program, KEY the port's index in it. A port serves its flows
+ *in turn. FROZEN is a priority that the port pauses at its peer throughout; -1: none. Prints a line for each
+ *port and flow at the end, in order: a keyword and numbers (see report()).
  */
 #define _GNU_SOURCE
 #include <sys/epoll.h>
@@ -18,7 +17,7 @@
 #include "programs/traffic.h"
 #include "xsk/pause.h"
 
-#define BATCH 8 /* frames sent before the next look for a pause */
+#define BATCH 8 /* frames sent before PFC frames are received again */
 
 static struct traffic traffic;
 
@@ -178,7 +177,7 @@ int main(int argc, char **argv)
 	go_first(TRAFFIC_PRIORITY);
 	drop_privileges();
 	run(now_ns() + strtoull(argv[1], NULL, 10) * 1000000);
-	/* What is under way still comes: nothing is sent any more. */
+	/* Stop sending; frames in flight still arrive. */
 	for (u32 i = 0; i < traffic.port_count; i++)
 		traffic.ports[i].count = 0;
 	run(now_ns() + 500000000);

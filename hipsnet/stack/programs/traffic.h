@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process that measures keeps of its ports and flows; see programs/traffic.c. */
+/* Ports and flows of the traffic generator; see programs/traffic.c. */
 #pragma once
 
 #include "cable/pacer.h"
@@ -25,7 +25,7 @@ struct flow {
 	u8 headers[HEADERS_BYTES];
 	u64 sent;
 	u64 received, received_bytes, next; /* at the receiver */
-	u64 late;                           /* after one that was sent after it */
+	u64 late;                           /* received out of order */
 	u64 first_ns, last_ns;
 };
 
@@ -48,5 +48,5 @@ struct traffic {
 	int epoll; /* of all sockets */
 };
 
-/* Opens the ports and adds the flows that the lines of a file tell of. What fails ends the program. */
+/* Opens the ports and adds the flows of a plan. Exits on failure. */
 void read_plan(struct traffic *traffic, FILE *file);

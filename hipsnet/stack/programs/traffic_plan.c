@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reading the plan of a measurement: ports are opened, flows get the headers of their frames. */
+/* Reads the plan of a measurement: opens ports, builds the headers of flows. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -73,7 +73,7 @@ static void add_flow(struct traffic *traffic, const char *line)
 		.ttl = 64,
 		.protocol = PROTOCOL_UDP,
 	};
-	/* The flow's number is its UDP port: equal ways are chosen by it. */
+	/* The flow's number determines its UDP port, and so its path among those of equal cost. */
 	struct udp udp = {(u16)(49152 + traffic->flow_count), ROCE_PORT, (u16)(ip.total - IPV4_BYTES)};
 
 	read_mac(to, ethernet.to);

@@ -25,7 +25,7 @@ static struct bridge_entry *find(const struct bridge *bridge, u64 number)
 	return NULL;
 }
 
-/* A free slot, or the one that was not seen for longest; NULL if all are fixed. */
+/* A free slot, else the least recently seen one; NULL if all are fixed. */
 static struct bridge_entry *make_room(struct bridge *bridge, u64 number)
 {
 	struct bridge_entry *oldest = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a layer-2 switch sends a frame: the MACs that the configuration names for good, and those that were
- * seen as senders for as long as there is room.
+ * The forwarding table of a layer-2 switch: the MACs of the configuration, which stay, and learned ones, of
+ * which the least recently seen is replaced when there is no free slot.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "wire/types.h"
 
 #define BRIDGE_SLOTS 4096 /* a power of two */
-#define BRIDGE_PROBE 8    /* slots in which a MAC may lie */
+#define BRIDGE_PROBE 8    /* candidate slots of a MAC */
 
 struct bridge_entry {
 	u64 mac; /* in the low 48 bits; 0: free */
@@ -27,8 +27,8 @@ struct bridge {
 /* Fixes the port of a MAC; false if there is no free slot, or the MAC is 0, which no interface has. */
 bool bridge_fix(struct bridge *bridge, const u8 *mac, u8 port);
 
-/* Notes that a sender's MAC is behind a port; the entry that was silent for longest makes room. */
+/* Learns that a source MAC is behind a port. */
 void bridge_learn(struct bridge *bridge, const u8 *mac, u8 port, u64 now);
 
-/* The port of a MAC; -1 if it is not known. */
+/* The port of a MAC; -1 if it is unknown. */
 int bridge_find(const struct bridge *bridge, const u8 *mac);

@@ -22,7 +22,7 @@ u64 buffer_limit(const struct buffer *buffer, u32 priority)
 	return (u64)(class->alpha * (double)buffer_free(buffer));
 }
 
-/* Whether a lossy queue has room; `free` is what is free in the pool. */
+/* Whether a lossy queue is below its limit. */
 static bool has_share(const struct buffer *buffer, const struct buffer_queue *queue, u32 priority, u32 bytes)
 {
 	const struct buffer_class *class = &buffer->classes[priority];
@@ -30,7 +30,7 @@ static bool has_share(const struct buffer *buffer, const struct buffer_queue *qu
 	return queue->bytes + bytes <= class->reserved + (u64)(class->alpha * (double)buffer_free(buffer));
 }
 
-/* Where the part of a frame goes that the reserve does not take. */
+/* Charges the part of a frame that exceeds the reserve. */
 static enum buffer_verdict charge_rest(struct buffer *buffer, struct priority_group *group, u32 priority,
 				       u64 rest, bool has_place)
 {

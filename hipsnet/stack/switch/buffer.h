@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The accounts of a switch's packet buffer: how much of it each priority of each port holds, who may have
- * more, and when a sender has to stop. Numbers only, no frames.
+ * Admission control of a switch's packet buffer: how much each priority of each port holds, how much more it
+ * may have, and when its sender has to be paused. Numbers only, no frames.
  *
- * Every byte is held for an ingress group, the (port, priority) that it came in by, and in an egress queue,
- * the (port, priority) that it will leave by. A group fills three parts in this order, and empties them in
- * the other:
+ * Every byte is charged to a priority group, the (port, priority) by which it arrived, and to an egress
+ *queue, the (port, priority) by which it will leave. A priority group fills three parts in this order, and
+ *empties them in reverse:
  *
- *	reserved	its own, always to be had
- *	shared		out of the pool that all groups share, up to the group's limit
- *	headroom	its own, of a lossless priority: what still comes after the sender was told to stop
+ *	reserved	guaranteed to the group
+ *	shared		from the pool of all groups, up to the group's limit
+ *	headroom	of lossless priorities: for what still arrives after XOFF
  *
- * The limit of a group in the pool is `xoff` (static), or `alpha` times what is free in the pool (dynamic:
- * who comes to a full pool gets less, and something is left for the next). What goes beyond it goes to the
- * headroom, and the group asks to be stopped. It asks to go on when the headroom is empty and the group has
- * shrunk to `xon`, or by `hysteresis` below its dynamic limit.
+ * The limit of a group in the pool is `xoff` (static), or `alpha` times the free part of the pool (dynamic:
+ *the fuller the pool, the lower the limits, so that some of it always remains free). Beyond the limit a frame
+ *goes to the headroom, and the group's sender is to be paused. It may resume when the headroom is empty and
+ *the group holds at most `xon`, or is `hysteresis` below its dynamic limit.
  *
- * A lossy priority is limited where it leaves: a queue may hold its own `reserved` and alpha times what is
- * free. What comes beyond it is lost (tail drop).
+ * A lossy priority is limited at the egress: a queue may hold its own `reserved` and alpha times the free
+ *part of the pool. Frames beyond that are dropped (tail drop).
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct buffer_class {
 	bool lossless;
 	u64 reserved;
 	u64 headroom;
-	u64 xoff; /* how long a group may get: static; 0: dynamic, by alpha */
+	u64 xoff; /* static limit of a group; 0: dynamic, by alpha */
 	u64 xon;  /* 0: by `hysteresis` */
 	double alpha;
 	u64 hysteresis;
@@ -42,7 +42,7 @@ struct buffer_class {
 struct priority_group {
 	u64 reserved, shared, headroom;
 	u64 most, most_headroom;
-	bool stopped; /* asks to be */
+	bool stopped; /* its sender is to be paused */
 };
 
 struct buffer_queue {
@@ -52,8 +52,7 @@ struct buffer_queue {
 struct buffer {
 	struct buffer_class classes[PRIORITIES];
 	u64 shared_size;
-	u64 memory; /* bytes that the memory behind it can take beyond what it owes to reserves and headrooms
-		     */
+	u64 memory; /* free bytes of the memory beyond those kept for reserves and headrooms */
 	u64 shared, most_shared;
 	u64 headroom, most_headroom;
 	struct priority_group groups[SWITCH_PORTS][PRIORITIES];
@@ -62,10 +61,10 @@ struct buffer {
 
 enum buffer_verdict {
 	BUFFER_TAKEN,
-	BUFFER_LATE,    /* taken, beyond its headroom */
-	BUFFER_TAIL,    /* lossy, its queue has its share */
-	BUFFER_FULL,    /* lossy, the pool is empty */
-	BUFFER_OVERRUN, /* lossless, beyond its headroom */
+	BUFFER_LATE,    /* taken, beyond the headroom */
+	BUFFER_TAIL,    /* dropped: lossy, the queue is at its limit */
+	BUFFER_FULL,    /* dropped: lossy, the pool is used up */
+	BUFFER_OVERRUN, /* dropped: lossless, beyond the headroom */
 };
 
 struct buffer_place {
@@ -73,19 +72,20 @@ struct buffer_place {
 };
 
 /*
- * Puts a frame to the accounts, or says why not. The group's `stopped` tells whether its sender may go on.
- * With `has_place` there is room for the frame elsewhere when its headroom is full.
+ * Charges a frame, or returns why not. Afterwards the group's `stopped` is valid. With `has_place` the frame
+ * may exceed the headroom (BUFFER_LATE): it keeps the chunk that it was received into.
  */
 enum buffer_verdict buffer_charge(struct buffer *buffer, struct buffer_place place, u32 bytes,
 				  bool has_place);
 
-/* Takes a frame that was charged from the accounts. */
+/* Reverses the charge of a frame. */
 void buffer_discharge(struct buffer *buffer, struct buffer_place place, u32 bytes);
 
-/* Lets a group go on if it may; true if it may now. What leaves elsewhere can make it so, too. */
+/* Whether the sender of a group may send now; updates `stopped`. Frames that leave other groups change it,
+ * too. */
 bool buffer_may_go(struct buffer *buffer, u32 ingress, u32 priority);
 
-/* What a group may hold in the pool now. */
+/* The current limit of a group in the pool. */
 u64 buffer_limit(const struct buffer *buffer, u32 priority);
 
 static inline u64 buffer_free(const struct buffer *buffer)

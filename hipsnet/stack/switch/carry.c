@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Frames in, and frames out; see switch/machine.h. */
+/* Moves frames between the sockets and the cores; see switch/machine.h. */
 #include <string.h>
 
 #include "switch/machine.h"
 
-#define BATCH    32          /* frames of one port, before the next has its turn */
-#define DOWN_NS  10000000ULL /* when a cable that is down is tried again */
-#define RETRY_NS 20000ULL    /* when an interface takes no more for the moment */
+#define BATCH    32          /* frames of one port per turn */
+#define DOWN_NS  10000000ULL /* between two tries on a cable that is down */
+#define RETRY_NS 20000ULL    /* when an interface is full */
 
-/* Frames in */
+/* Receiving */
 
 static void give_back(struct machine *machine, u32 frame)
 {
@@ -16,7 +16,7 @@ static void give_back(struct machine *machine, u32 frame)
 	machine->free_frames.first_free = frame + 1;
 }
 
-/* One place in the queue of one port; false if there is no more room. */
+/* Enqueues a frame for one port; false if it was dropped. */
 static bool enqueue(struct machine *machine, u32 frame, struct packet packet, u32 egress, u64 now)
 {
 	struct soft_switch *core = machine->core;
@@ -72,7 +72,7 @@ u32 receive_frames(struct machine *machine, u32 ingress, u64 now)
 	return count;
 }
 
-/* Frames out */
+/* Sending */
 
 /* False while the ring is full. The frame fits: switch_receive() drops the ones that are too long. */
 static bool send_copy(struct port *port, const struct xsk_frame *place)
@@ -113,7 +113,7 @@ static u32 lose_to_storms(struct machine *machine, u32 egress, u64 now)
 	return count;
 }
 
-/* What waits for a cable that is down would hold up the cables that it came by. */
+/* Drops the frames for a cable that is down: they would pause the cables that they came by. */
 static u32 lose(struct machine *machine, u32 egress, u64 now)
 {
 	struct port *port = &machine->ports[egress];
@@ -144,7 +144,7 @@ static bool send_entry(struct machine *machine, struct port *port, struct entry 
 	return true;
 }
 
-/* Its own PFC frames go before all that waits. */
+/* PFC frames go before all others. */
 static u32 send_pauses(struct machine *machine, u32 egress, u64 now)
 {
 	struct port *port = &machine->ports[egress];
@@ -170,7 +170,7 @@ static bool is_lost(const struct port *port, int left)
 	return left < 0 || (left > 0 && xsk_is_down(port->xsk));
 }
 
-/* A cable that was down is tried with what is in its ring still: that is enough to see. */
+/* Tries a cable that was down with the frames that are still in its ring. */
 static bool is_down(struct port *port, u64 now)
 {
 	if (port->down_ns && port->down_ns <= now)

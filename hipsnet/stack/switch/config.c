@@ -37,7 +37,7 @@ static u64 number(const struct reader *reader, u32 index, u64 most)
 	errno = 0;
 	u64 value = strtoull(text, &end, 10);
 	if (errno || *end || end == text || *text == '-' || value > most)
-		refuse(reader, "a number is wrong or too large");
+		refuse(reader, "not a number, or out of range");
 	return value;
 }
 
@@ -48,7 +48,7 @@ static double fraction(const struct reader *reader, u32 index)
 	double value = strtod(text, &end);
 
 	if (*end || end == text || !(value >= 0))
-		refuse(reader, "a fraction is wrong");
+		refuse(reader, "not a fraction");
 	return value;
 }
 
@@ -59,9 +59,9 @@ static void mac(const struct reader *reader, u32 index, u8 *mac)
 
 	if (sscanf(word(reader, index), "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx%c", &mac[0], &mac[1], &mac[2], &mac[3],
 		   &mac[4], &mac[5], &rest) != MAC_BYTES)
-		refuse(reader, "a MAC is wrong");
+		refuse(reader, "not a MAC address");
 	if (mac[0] & 1 || memcmp(mac, zero, MAC_BYTES) == 0)
-		refuse(reader, "a MAC is not the address of one interface");
+		refuse(reader, "not the MAC address of an interface");
 }
 
 static void copy(const struct reader *reader, u32 index, char *to, size_t bytes)
@@ -76,7 +76,7 @@ static void copy(const struct reader *reader, u32 index, char *to, size_t bytes)
 static struct soft_switch *core(const struct reader *reader)
 {
 	if (!reader->last)
-		refuse(reader, "is about a switch, and there is none above");
+		refuse(reader, "requires a `switch` line above");
 	return reader->last->core;
 }
 
@@ -85,11 +85,11 @@ static u8 port_number(const struct reader *reader, u32 index)
 	u32 ports = core(reader)->ports;
 
 	if (!ports)
-		refuse(reader, "names a port, but the switch has none above");
+		refuse(reader, "requires a `port` line above");
 	return (u8)number(reader, index, ports - 1);
 }
 
-/* What each word means */
+/* The keywords */
 
 static void read_counters(struct reader *reader)
 {
@@ -106,7 +106,7 @@ static void read_weights(struct reader *reader)
 	for (u32 priority = 0; priority < PRIORITIES; priority++) {
 		reader->config->weights[priority] = (u32)number(reader, 1 + priority, 1000);
 		if (!reader->config->weights[priority] != !reader->config->weights[0])
-			refuse(reader, "weights are all 0, or none is");
+			refuse(reader, "either all weights are 0, or none is");
 	}
 }
 
@@ -138,7 +138,7 @@ static void read_watchdog(struct reader *reader)
 		if (strcmp(word(reader, 3), actions[i]) == 0)
 			watchdog->action = (enum watchdog_action)(WATCHDOG_DROP + i);
 	if (!watchdog->action || !watchdog->detect_ns || !watchdog->restore_ns)
-		refuse(reader, "a watchdog without an action or a time");
+		refuse(reader, "a watchdog requires an action and two times");
 }
 
 static void read_class(struct reader *reader)
@@ -160,7 +160,7 @@ static struct soft_switch *new_core(const struct fabric_config *config, u32 numb
 	struct soft_switch *core = calloc(1, sizeof(*core));
 
 	if (!core)
-		fail("have memory for", "a switch");
+		fail("allocate memory for", "a switch");
 	memcpy(core->buffer.classes, config->classes, sizeof(config->classes));
 	memcpy(core->priority_of, config->priority_of, sizeof(config->priority_of));
 	core->watchdog = config->watchdog;
@@ -170,7 +170,7 @@ static struct soft_switch *new_core(const struct fabric_config *config, u32 numb
 	core->marks = config->marks;
 	core->router.seed = number * 0x9e3779b9u;
 	core->longest_frame = config->longest_frame;
-	core->chunk_bytes = 1024; /* what a chunk holds of a short frame; longer ones fill it better */
+	core->chunk_bytes = 1024; /* assumed use of a chunk: less for short frames, more for long ones */
 	return core;
 }
 
@@ -182,7 +182,7 @@ static void read_switch(struct reader *reader)
 		refuse(reader, "too many switches");
 	config->switches = realloc(config->switches, (config->count + 1) * sizeof(*config->switches));
 	if (!config->switches)
-		fail("have memory for", "a switch");
+		fail("allocate memory for", "a switch");
 	reader->last = &config->switches[config->count];
 	*reader->last = (struct switch_config){.core = new_core(config, config->count)};
 	config->count++;
@@ -224,23 +224,23 @@ static void read_route(struct reader *reader)
 
 	if (router->count == MOST_ROUTES)
 		refuse(reader, "too many routes");
-	/* In steps that are powers of two. */
+	/* The array doubles when its length is a power of two. */
 	if (!(router->count & (router->count - 1)))
 		router->routes = realloc(router->routes, 2 * (router->count + 1) * sizeof(*router->routes));
 	if (!router->routes)
-		fail("have memory for", "routes");
+		fail("allocate memory for", "routes");
 	struct router_route *route = &router->routes[router->count++];
 
 	*route = (struct router_route){.prefix = (u32)number(reader, 1, ~0u),
 				       .mask = (u32)number(reader, 2, ~0u)};
 	for (u32 at = 3; at < reader->count; at += 2, route->count++) {
 		if (route->count == ROUTER_WAYS)
-			refuse(reader, "too many ways");
+			refuse(reader, "too many next hops");
 		route->hops[route->count].port = port_number(reader, at);
 		mac(reader, at + 1, route->hops[route->count].mac);
 	}
 	if (!route->count)
-		refuse(reader, "a route without a way");
+		refuse(reader, "a route requires a next hop");
 }
 
 static const struct {
@@ -269,7 +269,7 @@ static void read_line(struct reader *reader, char *line)
 			return;
 		}
 	if (reader->count)
-		refuse(reader, "begins with a word that is not known");
+		refuse(reader, "unknown keyword");
 }
 
 struct fabric_config *read_config(const char *path)
@@ -288,6 +288,6 @@ struct fabric_config *read_config(const char *path)
 	free(line);
 	fclose(file);
 	if (!reader.config->count || !reader.config->longest_frame)
-		refuse(&reader, "ends without a switch, or without `frame`");
+		refuse(&reader, "the file has no `switch` or no `frame` line");
 	return reader.config;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file that says what the switches of a fabric are like. A line is a word and its values, each about the
- * switch or port above it:
+ * The configuration file of a fabric's switches. A line is a keyword and its values; it applies to the switch
+ * above it:
  *
- *	counters PATH			the file of the counters
+ *	counters PATH			the counters file
  *	frame BYTES			the longest frame
- *	weights W0 .. W7		of the priorities; all 0: strict
+ *	weights W0 .. W7		by priority; all 0: strict
  *	dscp DSCP PRIORITY
  *	marking PRIORITY KMIN KMAX PMAX
  *	class PRIORITY LOSSLESS RESERVED HEADROOM XOFF XON ALPHA HYSTERESIS
@@ -15,8 +15,8 @@
  *	mac MAC PORT
  *	route PREFIX MASK {PORT MAC}...
  *
- * MAP is the id of the XSKMAP of the switch's program; CHUNKS are those of its memory beyond the receive
- * rings, of which OWED are kept for reserves and headrooms.
+ * MAP is the id of the XSKMAP of the switch's program. CHUNKS is the size of its memory without the receive
+ * rings; OWED of them are kept for reserves and headrooms.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ struct switch_config {
 	char namespace[CONFIG_NAME_BYTES];
 	u32 map;
 	u32 chunks;
-	struct soft_switch *core; /* with all but its ports set */
+	struct soft_switch *core; /* everything but its ports is set */
 	struct port_config ports[SWITCH_PORTS];
 };
 
@@ -53,5 +53,5 @@ struct fabric_config {
 	struct switch_config *switches;
 };
 
-/* Reads the file, or says on standard error what is wrong with which line, and ends the program. */
+/* Reads the file. Exits with status 2 and a message that names the line if it is invalid. */
 struct fabric_config *read_config(const char *path);

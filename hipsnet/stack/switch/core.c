@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See switch/core.h: what the buffer holds, and its counters. What comes in is in switch/receive.c. */
+/* The buffer and the counters; see switch/core.h. Received frames are handled in switch/receive.c. */
 #include "switch/core.h"
 
 #include <stddef.h>
@@ -27,7 +27,7 @@ void switch_init_port(struct soft_switch *self, u32 port, const u8 *mac, u64 rat
 	pfc_init(&made->pfc, rate_bps, made->count->pause);
 }
 
-/* Into the buffer */
+/* Enqueueing */
 
 static void consider_marking(struct soft_switch *self, u32 egress, u8 priority, u8 *head, u32 bytes)
 {
@@ -55,7 +55,7 @@ static void count_loss(struct priority_counters *count, enum buffer_verdict verd
 	count->drop_headroom += verdict == BUFFER_OVERRUN;
 }
 
-/* Priorities whose frames for this port are lost. */
+/* Priorities whose frames for this port are dropped. */
 static u8 dropped_priorities(const struct soft_switch *self, u32 egress)
 {
 	return self->watchdog.action == WATCHDOG_DROP ? self->port[egress].storming : 0;
@@ -93,9 +93,9 @@ bool switch_admit(struct soft_switch *self, u32 egress, struct packet *packet, u
 	return true;
 }
 
-/* Out of it */
+/* Dequeueing */
 
-/* Until when a queue must wait: not at all where the watchdog has overruled the pause. */
+/* The end of a queue's pause; 0 if the watchdog overrides it. */
 static u64 paused_until(const struct soft_switch *self, const struct switch_port *port, u32 priority)
 {
 	bool is_overruled = self->watchdog.action != WATCHDOG_ALERT && port->storming & (1u << priority);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a soft switch counts, in a file that other programs map and read while it runs:
- * counters.py takes the names from here. Everything is a 64-bit number that only the switch
- * writes.
+ * The counters of the soft switches, in a file that other programs read while they run. counters.py reads the
+ * names from this header. All values are 64-bit numbers that only the switch process writes.
  *
- * The file: struct switch_file, with what the watchdog told last, then for each switch its struct
- * switch_counters and as many struct port_counters as that says.
+ * The file consists of struct switch_file, with the latest events of the watchdog, and for each switch a
+ * struct switch_counters and `ports` times struct port_counters.
  */
 #pragma once
 
@@ -19,60 +18,60 @@
 #define SWITCH_COUNTERS(COUNTER)                                                        \
 	COUNTER(ports,            "ports of the switch")                                 \
 	COUNTER(shared_size,      "size of the shared buffer, bytes")                    \
-	COUNTER(shared_bytes,     "of the shared buffer in use")                         \
-	COUNTER(shared_max_bytes, "the most that has been in use")                       \
-	COUNTER(headroom_bytes,   "of all headrooms in use")                             \
-	COUNTER(headroom_max_bytes, "the most that has been in use")                     \
-	COUNTER(memory_free,      "chunks of memory that hold no frame")                 \
-	COUNTER(memory_min_free,  "the fewest that there have been")
+	COUNTER(shared_bytes,     "bytes of the shared buffer in use")                   \
+	COUNTER(shared_max_bytes, "maximum of shared_bytes")                             \
+	COUNTER(headroom_bytes,   "bytes of all headrooms in use")                       \
+	COUNTER(headroom_max_bytes, "maximum of headroom_bytes")                         \
+	COUNTER(memory_free,      "free chunks of memory")                               \
+	COUNTER(memory_min_free,  "minimum of memory_free")
 
 #define PORT_COUNTERS(COUNTER)                                                          \
 	COUNTER(rate_bps,         "rate of the cable, 0: no limit")                      \
-	COUNTER(flooded,          "frames from here sent out of every other port")       \
-	COUNTER(pfc_frames,       "PFC frames that came in")                             \
-	COUNTER(drop_control,     "other frames that no bridge hands on (01:80:c2:00:00:0x)") \
+	COUNTER(flooded,          "frames received here and sent to all other ports")    \
+	COUNTER(pfc_frames,       "PFC frames received")                                 \
+	COUNTER(drop_control,     "other link-local frames, never forwarded (01:80:c2:00:00:0x)") \
 	COUNTER(drop_truncated,   "frames that end inside a header")                     \
 	COUNTER(drop_too_long,    "frames longer than the MTU, an Ethernet header and a VLAN tag") \
-	COUNTER(drop_same_port,   "frames for the port that they came from")             \
-	COUNTER(drop_not_ours,    "frames to a router that are not to its MAC, or not IPv4") \
-	COUNTER(drop_header,      "IPv4 with a wrong header or checksum, at a router")   \
-	COUNTER(drop_ttl,         "IPv4 whose TTL ran out, at a router")                 \
-	COUNTER(drop_no_route,    "IPv4 without a route, or for the router itself")      \
-	COUNTER(drop_receive,     "lost before the switch saw them: it was too late")
+	COUNTER(drop_same_port,   "frames whose egress port is the ingress port")        \
+	COUNTER(drop_not_ours,    "at a router: not to its MAC, or not IPv4")            \
+	COUNTER(drop_header,      "at a router: wrong IPv4 header or checksum")          \
+	COUNTER(drop_ttl,         "at a router: TTL expired")                            \
+	COUNTER(drop_no_route,    "at a router: no route, or for the router itself")     \
+	COUNTER(drop_receive,     "dropped by the kernel: the receive ring was used up")
 
 #define PRIORITY_COUNTERS(COUNTER)                                                      \
-	COUNTER(rx_frames,        "frames that came in")                                 \
-	COUNTER(rx_bytes,         "bytes that came in, with the Ethernet header")        \
-	COUNTER(tx_frames,        "frames that went out")                                \
-	COUNTER(tx_bytes,         "bytes that went out")                                 \
-	COUNTER(ecn_marks,        "frames that were marked as they came to the queue")              \
-	COUNTER(late,             "lossless; found the headroom full, and came while nobody looked") \
-	COUNTER(drop_tail,        "lossy; the queue to which they went had its share")   \
-	COUNTER(drop_full,        "lossy; the shared buffer was full")                   \
-	COUNTER(drop_headroom,    "lossless; headroom and ring were full: pause was not obeyed") \
-	COUNTER(drop_memory,      "no chunk of memory was free")                         \
-	COUNTER(drop_down,        "waited here for a cable that is down")                \
-	COUNTER(drop_storm,       "lossless; would wait here in a storm: the watchdog dropped it") \
-	COUNTER(storms,           "storms here that the watchdog has detected")          \
-	COUNTER(storming,         "1 while there is one")                                \
-	COUNTER(ingress_bytes,    "held now of what came in here")                       \
-	COUNTER(ingress_max_bytes, "the most that has been held")                        \
-	COUNTER(headroom_bytes,   "held now in the headroom of what came in here")       \
-	COUNTER(headroom_max_bytes, "the most that has been held there")                 \
-	COUNTER(egress_bytes,     "held now that waits to go out here")                  \
-	COUNTER(egress_max_bytes, "the most that has waited")
+	COUNTER(rx_frames,        "frames received")                                     \
+	COUNTER(rx_bytes,         "bytes received, with the Ethernet header")            \
+	COUNTER(tx_frames,        "frames sent")                                         \
+	COUNTER(tx_bytes,         "bytes sent")                                          \
+	COUNTER(ecn_marks,        "frames marked on entry to this queue")                \
+	COUNTER(late,             "lossless: accepted beyond the headroom, into the receive ring's chunks") \
+	COUNTER(drop_tail,        "lossy: the egress queue was at its limit")            \
+	COUNTER(drop_full,        "lossy: the shared buffer was full")                   \
+	COUNTER(drop_headroom,    "lossless: headroom and ring were full, the pause was not honoured") \
+	COUNTER(drop_memory,      "no free chunk of memory")                             \
+	COUNTER(drop_down,        "for a cable that is down")                            \
+	COUNTER(drop_storm,       "lossless: dropped by the watchdog in a storm")        \
+	COUNTER(storms,           "storms detected by the watchdog")                     \
+	COUNTER(storming,         "1 during a storm")                                    \
+	COUNTER(ingress_bytes,    "bytes of this priority group in the buffer")          \
+	COUNTER(ingress_max_bytes, "maximum of ingress_bytes")                           \
+	COUNTER(headroom_bytes,   "bytes of this priority group in the headroom")        \
+	COUNTER(headroom_max_bytes, "maximum of headroom_bytes")                         \
+	COUNTER(egress_bytes,     "bytes in this egress queue")                          \
+	COUNTER(egress_max_bytes, "maximum of egress_bytes")
 
 #define EVENT_FIELDS(COUNTER)                                                           \
-	COUNTER(number,           "which one of the fabric's, from 1; written last")     \
-	COUNTER(time_ns,          "when, by CLOCK_MONOTONIC")                            \
-	COUNTER(began_ns,         "since when the queue had been stuck; when restored: in a storm") \
+	COUNTER(number,           "of the event in the fabric, from 1; written last")    \
+	COUNTER(time_ns,          "CLOCK_MONOTONIC")                                     \
+	COUNTER(began_ns,         "storm: since when the queue was stuck; restored: start of the storm") \
 	COUNTER(kind,             "1: storm, 2: restored")                               \
 	COUNTER(action,           "1: drop, 2: forward, 3: alert")                       \
-	COUNTER(switch_index,     "of the file's switches")                              \
-	COUNTER(port,             "whose other end pauses")                              \
-	COUNTER(priority,         "that it pauses")                                      \
-	COUNTER(victims,          "a bit for each port whose frames waited")             \
-	COUNTER(frames,           "that waited; when restored: that the storm has cost")
+	COUNTER(switch_index,     "index of the switch in this file")                    \
+	COUNTER(port,             "the port whose peer pauses")                          \
+	COUNTER(priority,         "the paused priority")                                 \
+	COUNTER(victims,          "a bit for each ingress port whose frames wait")       \
+	COUNTER(frames,           "storm: frames that wait; restored: frames dropped")
 /* clang-format on */
 
 #define COUNTER_FIELD(name, meaning) u64 name;
@@ -81,7 +80,7 @@ struct switch_event {
 	EVENT_FIELDS(COUNTER_FIELD)
 };
 
-/* The last of them: number n stands at (n - 1) % SWITCH_EVENTS. */
+/* The latest events: number n is at (n - 1) % SWITCH_EVENTS. */
 struct switch_events {
 	u64 count;
 	struct switch_event ring[SWITCH_EVENTS];
@@ -117,7 +116,7 @@ struct port_counters {
 	PRIORITY_COUNTERS(COUNTER_NAME) PFC_COUNTERS(COUNTER_NAME) EVENT_FIELDS(COUNTER_NAME)
 /* clang-format on */
 
-/* Tells a reader of another version that its fields are others: FNV-1a over their names. */
+/* A fingerprint of the fields (FNV-1a over their names), by which a reader detects another version. */
 static inline u64 switch_layout(void)
 {
 	u64 value = 0xcbf29ce484222325ULL;

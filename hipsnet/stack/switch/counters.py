@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the soft switches of a fabric count, out of the file that they write while they run."""
+"""The counters of a fabric's soft switches, read from the file that they write while they run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ PRIORITIES = 8
 
 @dataclass(frozen=True)
 class SwitchCounters:
-    """One switch as it was when it was read.
+    """A snapshot of one switch.
 
-    `totals` has the fields of SWITCH_COUNTERS (counters.h says what they mean), `ports` a row for each
-    port with those of PORT_COUNTERS and, of shape (8,), `priority` with those of PRIORITY_COUNTERS and `pause`
-    with those of PFC_COUNTERS.
+    `totals` has the fields of SWITCH_COUNTERS (described in counters.h). `ports` has a row for each port with the
+    fields of PORT_COUNTERS, and `priority` (PRIORITY_COUNTERS) and `pause` (PFC_COUNTERS), each of shape (8,).
     """
 
     name: str
@@ -34,7 +33,7 @@ class SwitchCounters:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Frames lost by reason, of all ports and priorities, without zeros."""
+        """Dropped frames by reason, summed over ports and priorities, without zeros."""
         losses = {
             f"{name}": int(part[name].sum())
             for part in (self.ports, self.ports["priority"])
@@ -46,61 +45,61 @@ class SwitchCounters:
 
 @dataclass(frozen=True)
 class CountersFile:
-    """The whole file: its switches by name, in its order, and the watchdog's ring, of `event_ring`."""
+    """The whole file: the switches by name, in the file's order, and the watchdog's events (`event_ring`)."""
 
     switches: dict[str, SwitchCounters]
     events: np.ndarray[Any, np.dtype[Any]]
 
 
 def read(path: Path) -> dict[str, SwitchCounters]:
-    """All switches by name. Raises what `read_file` raises."""
+    """All switches by name. Raises ProvisionError, as `read_file` does."""
     return read_file(path).switches
 
 
 def read_file(path: Path) -> CountersFile:
-    """Raises ProvisionError if no soft switch has written it, or one of another version."""
+    """Read the whole file. Raises ProvisionError if it does not exist, or is of another version."""
     try:
         return _parsed(path.read_bytes())
     except FileNotFoundError:
         raise ProvisionError(
-            f"{path}: wanted the counters of a soft switch, found none; does it run?"
+            f"{path} does not exist: the soft switch does not run; run `hipsnet provision`"
         ) from None
     except ValueError as error:
         raise ProvisionError(
-            f"{path}: wanted the counters of this version's soft switch, {error}; "
-            "destroy the lab and provision it anew"
+            f"{path} was not written by the soft switch of this version ({error}); "
+            "destroy the lab and provision it again"
         ) from None
 
 
 def event_ring() -> np.dtype[Any]:
-    """The layout of the last events, which any memory may hold."""
+    """The dtype of the ring of events."""
     return _layout("struct switch_file")["events"]
 
 
 def pause_names() -> tuple[str, ...]:
-    """The counters of PFC, in their order; there are as many for each priority."""
+    """The names of the PFC counters of one priority, in the order of the header."""
     return tuple(_tables()["PFC_COUNTERS"])
 
 
 def from_bytes(content: bytes) -> SwitchCounters:
-    """One switch, of memory that begins with its counters."""
+    """One switch, from memory that begins with its counters."""
     return _read_switch(content, 0)[0]
 
 
 def _parsed(content: bytes) -> CountersFile:
-    """Raises ValueError if the file is not of this version, or not whole."""
+    """Raises ValueError if the content is of another version, or incomplete."""
     if content[:8] != _number("SWITCH_FILE_MARK").to_bytes(8, sys.byteorder):
-        raise ValueError("found a file without their mark")
+        raise ValueError("wrong magic number")
     layout = _layout("struct switch_file")
     (head,) = _rows(content, layout, 1, 0)
     if head["layout"] != _fingerprint():
-        raise ValueError("found others")
+        raise ValueError("other counters")
     switches, at = {}, layout.itemsize
     for _ in range(int(head["switches"])):
         counters, at = _read_switch(content, at)
         switches[counters.name] = counters
     if at != len(content):
-        raise ValueError(f"found {len(content)} bytes instead of {at}")
+        raise ValueError(f"{len(content)} bytes instead of {at}")
     return CountersFile(switches, head["events"])
 
 
@@ -115,7 +114,7 @@ def _read_switch(content: bytes, at: int) -> tuple[SwitchCounters, int]:
 
 def _rows(content: bytes, layout: np.dtype[Any], count: int, at: int) -> np.ndarray[Any, np.dtype[Any]]:
     if len(content) - at < count * layout.itemsize:
-        raise ValueError(f"found only {len(content)} bytes")
+        raise ValueError(f"only {len(content)} bytes")
     return np.frombuffer(content, layout, count, at)
 
 
@@ -131,7 +130,7 @@ def _fingerprint() -> int:
 
 @cache
 def _layout(what: str) -> np.dtype[Any]:
-    """The structs of counters.h: 64-bit words, but for a name."""
+    """The dtype of a struct of counters.h: 64-bit words, except the name of a switch."""
     tables = _tables()
     if what == "struct switch_file":
         event = np.dtype([(name, "u8") for name in tables["EVENT_FIELDS"]])
@@ -147,7 +146,7 @@ def _layout(what: str) -> np.dtype[Any]:
 
 @cache
 def _tables() -> dict[str, dict[str, str]]:
-    """The lists of counters in the headers, by the macro's name: {name: meaning}."""
+    """The lists of counters in the headers by the name of their macro: {counter: meaning}."""
     text = "".join((FOLDER / header).read_text() for header in ("switch/counters.h", "cable/pfc.h"))
     found = {}
     for name, lines in re.findall(r"#define (\w+_(?:COUNTERS|FIELDS))\(COUNTER\)((?:.*\\\n)+.*)", text):

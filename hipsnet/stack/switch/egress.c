@@ -38,7 +38,7 @@ static struct packet *take(struct egress *egress, u32 priority)
 	return packet;
 }
 
-/* The queue whose turn it is keeps it while its deficit lasts; one that is paused or empty saves nothing. */
+/* A queue keeps its turn while its deficit lasts. Paused and empty queues accumulate no deficit. */
 static u32 pick_by_weight(struct egress *egress, u8 ready)
 {
 	for (;;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What waits to leave by a port: a queue for each priority, served at the cable's rate, the highest priority
- * first (strict) or in turns by weight (deficit round robin, Shreedhar and Varghese, SIGCOMM 1995).
+ * The egress queues of a port, one for each priority, served at the cable's rate: the highest priority first
+ * (strict), or by weight (deficit round robin, Shreedhar and Varghese, SIGCOMM 1995).
  */
 #pragma once
 
@@ -11,12 +11,12 @@
 #include "wire/pfc.h"
 #include "wire/types.h"
 
-/* A frame in the buffer, in front of what the caller keeps of it. */
+/* A frame in the buffer. The caller's own data of the frame follows. */
 struct packet {
 	struct packet *next;
 	u32 bytes;
 	u8 ingress, priority;
-	u8 late_chunks; /* of the port it came by, that it holds in place of its ring */
+	u8 late_chunks; /* chunks that it holds of its ingress port's ring: BUFFER_LATE */
 };
 
 struct queue {
@@ -27,7 +27,7 @@ struct egress {
 	struct pacer pacer;
 	struct queue queues[PRIORITIES];
 	u64 deficits[PRIORITIES];
-	u32 quanta[PRIORITIES]; /* bytes by turn: by weight, not less than the longest frame; all 0: strict */
+	u32 quanta[PRIORITIES]; /* bytes per turn: weight * longest frame; all 0: strict */
 	u8 waiting;             /* a bit for each queue that is not empty */
 	u8 turn;
 };
@@ -37,10 +37,10 @@ void egress_init(struct egress *egress, u64 rate_bps, u64 burst_ns, const u32 *w
 
 void egress_put(struct egress *egress, struct packet *packet);
 
-/* The packet that goes next of the priorities in `open`; NULL if none waits, or the cable is not free yet. */
+/* The next packet of the priorities in `open`; NULL if none waits or the cable is busy. */
 struct packet *egress_take(struct egress *egress, u8 open, u64 now);
 
-/* Any packet that waits in one of these priorities, whatever the rate; NULL if none does. */
+/* Removes any packet of these priorities, regardless of the rate; NULL if none waits. */
 struct packet *egress_drop(struct egress *egress, u8 priorities);
 
 /* When the cable is free for the next packet. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the watchdog of a fabric's soft switches has told, out of the file that they count in."""
+"""The events of the soft switches' PFC watchdog, read from their counters file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ACTIONS = {1: "drop", 2: "forward", 3: "alert"}
 
 @dataclass(frozen=True)
 class SwitchEvent:
-    """A storm that was detected, or is over; EVENT_FIELDS of counters.h say what the fields mean.
+    """A storm that was detected, or has ended; EVENT_FIELDS in counters.h describes the fields.
 
-    `port` and `victims` are indices of the switch's ports. Times are those of CLOCK_MONOTONIC.
+    `port` and `victims` are indices of the switch's ports. Times are nanoseconds of CLOCK_MONOTONIC.
     """
 
     number: int
@@ -35,13 +35,13 @@ class SwitchEvent:
 
 
 def read(path: Path) -> tuple[SwitchEvent, ...]:
-    """The last events, in their order. Raises what `counters.read_file` raises."""
+    """The latest events in order. Raises ProvisionError, as `counters.read_file` does."""
     file = counters.read_file(path)
     return from_rows(file.events, tuple(file.switches))
 
 
 def from_rows(rows: np.ndarray[Any, np.dtype[Any]], switches: tuple[str, ...]) -> tuple[SwitchEvent, ...]:
-    """The events of a ring; those that are being written now are left for the next time."""
+    """The events of a ring in order, without an event that is being written."""
     found = [_event(row, switches) for row in rows if row["number"]]
     return tuple(sorted(found, key=lambda event: event.number))
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process that plays switches: what it keeps of each, beside the core; see switch/soft_switch.c. */
+/* The state of the switch process: the core of each switch, and its I/O; see switch/soft_switch.c. */
 #pragma once
 
 #include "switch/config.h"
 #include "xsk/xsk.h"
 
-#define SEND_FRAMES   256  /* of a switch: for its own PFC frames, and copies of what it floods */
-#define SPARE_PACKETS 1024 /* of a switch: for what it floods */
+#define SEND_FRAMES   256  /* per switch: for its own PFC frames and for flooded copies */
+#define SPARE_PACKETS 1024 /* per switch: queue entries of flooded copies */
 
-/* A frame in a switch's memory: in as many queues as it has ports to leave by. */
+/* A frame in a switch's memory; flooded frames are in several queues. */
 struct frame {
 	struct xsk_frame place;
 	u32 queues;
 	u32 next_free;
 };
 
-/* What stands in a queue. */
+/* An entry of a queue. */
 struct entry {
 	struct packet packet; /* first */
 	u32 frame;
@@ -28,9 +28,9 @@ struct pool {
 
 struct port {
 	struct xsk *xsk;
-	struct entry *waiting; /* has left the buffer, and the ring was full */
-	bool is_behind;        /* the interface has not taken all */
-	u64 down_ns;           /* the cable is down: tried again then */
+	struct entry *waiting; /* dequeued, but the ring was full */
+	bool is_behind;        /* the interface has not sent everything */
+	u64 down_ns;           /* if not 0: the cable is down, retry at this time */
 };
 
 struct machine {
@@ -46,21 +46,21 @@ struct machine {
 struct fabric {
 	struct machine *machines;
 	u32 count;
-	u64 grain_ns; /* turns are so far apart */
+	u64 grain_ns; /* time between two turns while frames arrive */
 	int epoll;
 };
 
 /*
- * Opens all switches of a configuration, with their sockets and counters; the thread is then in the last of
- * their namespaces. What fails ends the program.
+ * Opens all switches of a configuration, with their sockets and counters. Leaves the thread in the namespace
+ * of the last switch. Exits on failure.
  */
 struct switch_file *open_fabric(struct fabric *fabric, const struct fabric_config *config);
 
-/* Handles what has come in by a port; returns how many frames. */
+/* Handles the frames that a port has received; returns their number. */
 u32 receive_frames(struct machine *machine, u32 ingress, u64 now);
 
-/* Sends what may leave by a port; returns how many frames. */
+/* Sends what a port may send now; returns the number of frames. */
 u32 send_frames(struct machine *machine, u32 egress, u64 now);
 
-/* When a port has to be looked after again. */
+/* When the port has something to do next. */
 u64 port_next_ns(const struct machine *machine, u32 port, u64 now);

@@ -26,7 +26,7 @@ bool marking_wants(struct marking *marking, u64 length)
 	return next_random(marking) < marking->pmax * share;
 }
 
-/* The checksum follows without a new sum: RFC 1624. */
+/* The checksum is updated incrementally: RFC 1624. */
 bool marking_mark(u8 *ip)
 {
 	u8 ecn = ip[IPV4_TOS] & ECN_MASK;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explicit congestion notification: which packets a queue marks, by its length as it is (after RED, Floyd and
- * Jacobson 1993, in the simplification of DCQCN, Zhu et al. 2015): none up to kmin, then a share that grows
- * to pmax at kmax, and all from there.
+ * ECN marking by the current length of a queue, as in DCQCN (Zhu et al. 2015; simplified from RED, Floyd and
+ * Jacobson 1993): no packet up to kmin, a probability that grows to pmax at kmax, every packet from there on.
  */
 #pragma once
 
@@ -11,13 +10,13 @@
 #include "wire/types.h"
 
 struct marking {
-	u64 kmin, kmax; /* bytes; kmax 0: none are marked */
+	u64 kmin, kmax; /* bytes; kmax 0: no marking */
 	double pmax;
-	u64 random; /* state of the dice, not 0 */
+	u64 random; /* state of the generator, not 0 */
 };
 
-/* Throws the dice for a packet that comes to a queue of this length. */
+/* Whether to mark a packet that arrives at a queue of this length: a random decision. */
 bool marking_wants(struct marking *marking, u64 length);
 
-/* Marks an IPv4 packet; false if its ends cannot deal with it, or it is marked already. RFC 3168. */
+/* Marks an IPv4 packet; false if it is not ECN capable, or marked already. RFC 3168. */
 bool marking_mark(u8 *ip);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Setting the switches up: memory, sockets, counters; see switch/machine.h. */
+/* Sets the switches up: memory, sockets, counters; see switch/machine.h. */
 #define _GNU_SOURCE
 #include <bpf/bpf.h>
 #include <sys/epoll.h>
@@ -10,7 +10,7 @@
 
 #define LEAST_GRAIN_NS 20000ULL
 #define MOST_GRAIN_NS  200000ULL
-#define LATE_NS        50000000ULL /* the most that the process is late, without a loss */
+#define LATE_NS        50000000ULL /* the longest scheduling delay without a loss */
 #define LEAST_AHEAD    256u
 
 static void *zeroed(u64 count, u64 bytes)
@@ -18,7 +18,7 @@ static void *zeroed(u64 count, u64 bytes)
 	void *memory = calloc(count, bytes);
 
 	if (!memory)
-		fail("have memory for", "a switch");
+		fail("allocate memory for", "a switch");
 	return memory;
 }
 
@@ -33,7 +33,7 @@ static void link_free(struct machine *machine, u32 frames, u32 entries)
 	machine->free_frames.first_free = machine->free_entries.first_free = 1;
 }
 
-/* Chunks for what comes in by a port while the process waits for a processor. */
+/* Chunks for the frames that a port receives while the process is descheduled. */
 static u32 chunks_ahead(const struct port_config *set, u32 chunk_bytes)
 {
 	u64 wanted = set->rate_bps ? set->rate_bps / 8 * LATE_NS / NS_PER_S / chunk_bytes : XSK_RING;
@@ -60,8 +60,8 @@ static void open_port(struct fabric *fabric, struct machine *machine, u32 index,
 }
 
 /*
- * Frames that come within a quarter of the time that the longest frame takes on the fastest cable share a
- * turn: a switch that stores and forwards is late by the whole of that time.
+ * Frames that arrive within a quarter of the transmission time of the longest frame on the fastest cable
+ * share a turn. That is little: a store-and-forward switch delays a frame by the whole of that time.
  */
 static void note_rate(struct fabric *fabric, u64 rate_bps, u32 longest_frame)
 {
@@ -85,7 +85,7 @@ static void open_switch(struct fabric *fabric, const struct fabric_config *confi
 	errno = -xsk_memory_open(&machine->memory, chunks, SEND_FRAMES,
 				 switch_frame_bytes(config->longest_frame));
 	if (errno)
-		fail("have memory for", found->name);
+		fail("allocate memory for", found->name);
 	link_free(machine, chunks, chunks + SPARE_PACKETS);
 	core->memory_free = found->chunks;
 	core->events = events;
@@ -138,7 +138,7 @@ static struct switch_file *map_counters(const struct fabric_config *config)
 	return file;
 }
 
-/* The file appears under its name when it is whole. */
+/* The file gets its name when it is complete. */
 static void publish_counters(const struct fabric_config *config)
 {
 	char part[sizeof(config->counters) + 8];
@@ -158,7 +158,7 @@ struct switch_file *open_fabric(struct fabric *fabric, const struct fabric_confi
 	fabric->machines = zeroed(config->count, sizeof(*fabric->machines));
 	fabric->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (fabric->epoll < 0)
-		fail("begin with", "epoll");
+		fail("create", "an epoll descriptor");
 	for (u32 i = 0; i < config->count; i++) {
 		open_switch(fabric, config, i, &file->events, at);
 		at += counters_bytes(&config->switches[i]);

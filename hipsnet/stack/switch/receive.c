@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See switch/core.h: what becomes of a frame that comes in. It ends here, or this is where it has to go. */
+/* Handles received frames: consumes, drops, or forwards them; see switch/core.h. */
 #include "switch/core.h"
 
 enum { DSCP_SHIFT = 2 };
@@ -9,7 +9,7 @@ static bool is_link_local(const u8 *mac)
 	return get32(mac) == get32(PFC_ADDRESS) && mac[4] == 0 && mac[5] < 16;
 }
 
-/* Frames to these addresses end at the next MAC (IEEE 802.1Q, table 8-1). */
+/* Frames to these addresses are not forwarded (IEEE 802.1Q, table 8-1). */
 static void take_control(struct soft_switch *self, u32 ingress, struct span head, u64 now)
 {
 	struct switch_port *port = &self->port[ingress];

@@ -12,7 +12,7 @@ static u32 mix(u32 hash, u32 word)
 	return hash ^ hash >> 15;
 }
 
-/* Of addresses, protocol and, where the packet is whole enough to have them, both ports. */
+/* Of addresses, protocol and, unless the packet is a fragment or too short, the ports. */
 static u32 flow_hash(const u8 *ip, u32 bytes, u32 seed)
 {
 	u32 header = (ip[IPV4_VERSION] & 15u) * 4;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a layer-3 switch sends a packet: by the longest prefix, and among equal ways by a hash of the flow,
- * so that a flow keeps its order (RFC 2992).
+ * The forwarding of a layer-3 switch: longest prefix, and among paths of equal cost a hash of the flow, so
+ * that each flow stays in order (RFC 2992).
  */
 #pragma once
 
@@ -27,11 +27,11 @@ struct router_route {
 struct router {
 	struct router_route *routes;
 	u32 count;
-	u32 seed; /* differs between switches: else each layer would choose as the one before */
+	u32 seed; /* differs between switches: otherwise all layers would make the same choice */
 };
 
-/* The way of a packet, by its IPv4 header and what follows in `bytes`; NULL if there is no route. */
+/* The next hop for a packet of `bytes` from its IPv4 header on; NULL if there is no route. */
 const struct router_hop *router_find(const struct router *router, const u8 *ip, u32 bytes);
 
-/* Rewrites the headers for the next hop: its MACs, and the TTL with its checksum. */
+/* Rewrites the headers for the next hop: MACs, TTL and checksum. */
 void router_rewrite(u8 *frame, const struct router_hop *hop, const u8 *own_mac);

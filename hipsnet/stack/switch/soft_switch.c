@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The soft switches of a fabric: one process that plays all of them, on AF_XDP sockets at their ports.
+ * The soft switches of a fabric: one process for all of them, with an AF_XDP socket on each of their ports.
  *
- * Each switch has a memory of its own, which the kernel receives into and sends from. A frame lies in it
- * once, from the port it came in by to the port it leaves by; what moves is its description. See
- * switch/core.h for what a switch does, and switch/config.h for the file.
+ * Each switch has a memory that the kernel receives into and sends from. A frame is never copied: only its
+ * description moves from the ingress to the egress port. See switch/core.h for the switch itself, and
+ * switch/config.h for the configuration file.
  *
  * Usage: hipsnet-soft-switch FABRIC DIGEST FILE
- * DIGEST is that of the file: it tells by the command line which configuration is running. Returns when the
- * switches are ready, and goes on in the background, in the last of their namespaces.
+ * DIGEST is that of FILE, so that the command line shows which configuration is running. Forks into the
+ * background, without privileges, when all switches are ready.
  */
 #define _GNU_SOURCE
 #include <sys/epoll.h>
@@ -17,10 +17,10 @@
 #include "switch/machine.h"
 #include "switch/storm.h"
 
-#define SETTLE_NS 2000000ULL /* while something is in a buffer */
+#define SETTLE_NS 2000000ULL /* update interval of the counters while a buffer is in use */
 #define LOOK_NS   100000000ULL
 
-/* Frames that the kernel had no place for have no priority: nobody has seen them. */
+/* Frames that the kernel dropped were never parsed, so they are counted without a priority. */
 static void look_at_sockets(struct machine *machine)
 {
 	for (u32 port = 0; port < machine->core->ports; port++) {
@@ -76,7 +76,7 @@ static u64 next_ns(const struct machine *machine, u64 now)
 	return next;
 }
 
-/* Frames that come one by one are handled at once; of many, the later ones wait for each other. */
+/* Single frames are handled at once; under load, frames of one grain share a turn. */
 static void rest(u64 until)
 {
 	struct timespec end = {.tv_sec = (time_t)(until / NS_PER_S), .tv_nsec = (long)(until % NS_PER_S)};

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Whose frames wait in a queue: these ports cannot go on because of it. */
+/* The ingress ports of the frames in a queue, as bits; adds the number of frames. */
 static u64 victims_of(const struct queue *queue, u64 *frames)
 {
 	u64 ports = 0;
@@ -14,13 +14,13 @@ static u64 victims_of(const struct queue *queue, u64 *frames)
 	return ports;
 }
 
-static void tell(struct switch_events *events, struct switch_event event)
+static void record(struct switch_events *events, struct switch_event event)
 {
 	if (!events)
 		return;
 	struct switch_event *place = &events->ring[events->count % SWITCH_EVENTS];
 
-	/* Who reads meanwhile sees by the number that it is not whole. */
+	/* Number 0 tells concurrent readers that the entry is incomplete. */
 	__atomic_store_n(&place->number, 0, __ATOMIC_SEQ_CST);
 	*place = event;
 	__atomic_store_n(&place->number, events->count + 1, __ATOMIC_RELEASE);
@@ -53,7 +53,7 @@ static void turn(struct soft_switch *self, u32 port, u32 priority, enum watchdog
 		event.victims = found->storm[priority].victims;
 		event.frames = count->drop_storm - found->storm[priority].dropped_before;
 	}
-	tell(self->events, event);
+	record(self->events, event);
 }
 
 static void look_at_port(struct soft_switch *self, u32 port, u64 now)
@@ -86,7 +86,7 @@ u64 switch_watch(struct soft_switch *self, u64 now)
 
 		for (u32 port = 0; port < self->ports; port++)
 			look_at_port(self, port, now);
-		/* All switches at the same times: a process that plays many wakes up once for them. */
+		/* All switches of the process poll at the same times, so that it wakes up once for all. */
 		self->watch_ns = (now / poll + 1) * poll;
 	}
 	return self->watch_ns;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Storms: a port whose other end pauses for ever holds up all who send to it, and by and by those who send to
- * them. The watchdog looks at every lossless queue, and the switch overrules the pause as the watchdog says.
+ * PFC storms: a peer that pauses a port forever blocks all senders to that port, and in time those behind
+ * them. The watchdog polls every lossless queue; during a storm the switch acts as the watchdog's action
+ * says.
  */
 #pragma once
 
 #include "switch/core.h"
 
-/* Looks at the queues if it is time to; returns when to come again, PFC_NEVER without a watchdog. */
+/* Polls the queues if it is time to; returns the time of the next poll, PFC_NEVER without a watchdog. */
 u64 switch_watch(struct soft_switch *self, u64 now);

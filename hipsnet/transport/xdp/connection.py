@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One neighbour over AF_XDP: what goes out and what comes in, in the words of the transport interface."""
+"""One neighbour over AF_XDP: translates between a queue pair and the transport interface."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Write(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Small bytes."""
+    """A small message."""
 
     payload: bytes
 
 
 class Connection:
-    """A queue pair, and how far both directions are."""
+    """A queue pair, and the progress of both directions."""
 
     def __init__(self, index: int, peer: Peer, pair: Pair) -> None:
         self.index = index
         self.peer = peer
         self.pair = pair
-        self.arrived = 0  # of the peer's writes and messages
+        self.arrived = 0  # writes and messages of the peer
         self._waiting: deque[Write | Message] = deque()
         self._under_way: deque[Write | Message] = deque()
         self._posted = 0
@@ -42,20 +42,20 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Everything posted has arrived at the peer."""
+        """Whether the peer has acknowledged everything that was posted."""
         return not self._waiting and not self._under_way
 
     def post(self, work: Write | Message) -> None:
-        """Send it, after what was posted before."""
+        """Send a write or message, after those posted before."""
         self._waiting.append(work)
         self.push()
 
     def abandon(self) -> None:
-        """Drop the writes that the pair has not been handed."""
+        """Drop the writes that were not posted to the pair yet."""
         self._waiting = deque(work for work in self._waiting if isinstance(work, Message))
 
     def push(self) -> None:
-        """Hand the pair what it has room for."""
+        """Post as much to the pair as its queue accepts."""
         while self._waiting and self._take(self._waiting[0]):
             self._under_way.append(self._waiting.popleft())
             self._posted += 1
@@ -66,7 +66,7 @@ class Connection:
         return self.pair.post_write(self._posted, *work)
 
     def take(self, done: Done) -> Iterator[Completion]:
-        """What a completion of the pair means. Raises ConnectionLost for one that failed."""
+        """Translate a completion of the pair. Raises ConnectionLost if it failed."""
         if done.status:
             raise ConnectionLost(STATUSES[done.status])
         if done.kind == Kind.SENT:
@@ -81,7 +81,7 @@ class Connection:
         self.pair.post_receive(done.id)
 
     def finish(self, count: int) -> Iterator[Completion]:
-        """The peer has `count` of what was posted, counted from the beginning."""
+        """The peer has the first `count` of all pieces that were ever posted."""
         while self._finished < count and self._under_way:
             work = self._under_way.popleft()
             self._finished += 1
@@ -89,6 +89,6 @@ class Connection:
                 yield Completion(Event.SENT, self.index, work.immediate)
 
     def drop(self) -> None:
-        """Nothing more is sent."""
+        """Stop sending for good."""
         self._waiting.clear()
         self.pair.abort()

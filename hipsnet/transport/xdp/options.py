@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the transport over AF_XDP has to know of its node."""
+"""The node's ports and their parameters, as the transport over AF_XDP needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class NodePort(NamedTuple):
-    """A port of this node: its number, and the address by which its interface is found."""
+    """A port of this node: its number, and the address that identifies its interface."""
 
     number: int
     address: str
@@ -16,12 +16,12 @@ class NodePort(NamedTuple):
 
 @dataclass(frozen=True)
 class NodePorts:
-    """All ports of a node: what is for it may come in by any of them.
+    """All ports of a node: frames for the node may arrive by any of them.
 
-    `fabric` and `node` are the names under which its maps are pinned; `rate_bps` is the cables' (0: no limit),
-    `delay_ns` what each of them adds. A port whose receive buffer holds more than `xoff_bytes` pauses its peer's
-    lossless priority, until `xon_bytes` are left; 0 is never. `watchdog` is (detect_ms, restore_ms, action) of
-    the PFC watchdog. `ecn` tells that switches mark what is queued in them: senders honour it, and slow down.
+    `fabric` and `node` are the names under which its maps are pinned. `rate_bps` is the rate of the cables (0: no
+    limit), `delay_ns` the delay of each. A port whose receive buffer holds more than `xoff_bytes` pauses its
+    peer's lossless priority until at most `xon_bytes` are left; 0: never. `watchdog` is (detect_ms, restore_ms,
+    action) of the PFC watchdog. `ecn` enables congestion control by the switches' ECN marks.
     """
 
     fabric: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two ends of a connection over AF_XDP tell each other of themselves before they speak."""
+"""The parameters that both ends of a connection over AF_XDP exchange before they connect."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ BODY = struct.Struct("<4sIIIIII")
 PARAMETERS_BYTES = BODY.size + SEAL_BYTES
 
 RECEIVES = 256
-"""Receives that each end keeps posted; the pair's credits keep the other from sending more."""
+"""Receives that each end keeps posted; the pair's credits limit the peer to them."""
 
 
 @dataclass(frozen=True)
 class Parameters:
     """One end of a connection.
 
-    `path_mtu` is the largest payload of a packet that its interface takes, `window` how many such packets it
-    has room for.
+    `path_mtu` is the largest payload of a packet that its interface can send, `window` the number of such packets
+    that it can buffer.
     """
 
     number: int
@@ -37,7 +37,7 @@ class Parameters:
 
     @classmethod
     def unpack(cls, raw: bytes, seal: Seal, peer: Peer) -> Parameters:
-        """What `peer` sent; TransportError if it is not what this end can talk to."""
+        """The parameters of `peer`. Raises TransportError if they are incompatible."""
         magic, number, psn, path_mtu, window, receives, limit = BODY.unpack(opened(raw, seal, peer))
         agree(
             peer,

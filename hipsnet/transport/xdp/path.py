@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a connection's frames: out of which interface, to which MAC, in packets of which size."""
+"""The path of a connection's frames: egress interface, MAC of the next hop, packet size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.interface import Peer
 
 HEADERS_BYTES = 20 + 8 + 12 + 16 + 4 + 4
-"""What a packet has beside its payload at most, from IPv4 on: IPv4, UDP, BTH, RETH, immediate, ICRC."""
+"""The headers and trailer of a packet, at most: IPv4, UDP, BTH, RETH, immediate, ICRC."""
 
 PATH_MTUS = (4096, 2048, 1024, 512, 256)
 _USABLE = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80  # reachable, stale, delay, probe, no ARP, permanent
@@ -31,7 +31,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Path:
-    """By `ifindex` to the next hop's `mac`; `mtu` is the interface's."""
+    """Through interface `ifindex`, with MTU `mtu`, to the next hop with `mac`."""
 
     ifindex: int
     mac: str
@@ -52,7 +52,7 @@ def interface_of(netlink: IPRoute, address: str) -> Interface:
 
 
 def path_to(netlink: IPRoute, peer: Peer) -> Path:
-    """The way that the kernel's own routes and neighbours name, towards a peer that has been spoken to.
+    """The path to a peer by the kernel's routes and neighbour table; a connection to it must exist already.
 
     Raises TransportError if there is none.
     """
@@ -72,8 +72,8 @@ def _mac_of(netlink: IPRoute, ifindex: int, hop: str, peer: Peer) -> str:
             mac: str = entry.get_attr("NDA_LLADDR")
             return mac
     raise TransportError(
-        f"the MAC of {hop}, the next hop to {peer}, is not in the kernel's table of neighbours (ip neigh); "
-        "run `hipsnet provision`, and `hipsnet ping` for what is wrong"
+        f"the MAC of {hop}, the next hop to {peer}, is not in the kernel's neighbour table (ip neigh); "
+        "run `hipsnet provision`, then `hipsnet ping` to find what is wrong"
     )
 
 
@@ -86,4 +86,4 @@ def path_mtu(interface_mtu: int) -> int:
     for payload in PATH_MTUS:
         if payload + HEADERS_BYTES <= interface_mtu:
             return payload
-    raise TransportError(f"an MTU of {PATH_MTUS[-1] + HEADERS_BYTES} at least wanted, {interface_mtu} found")
+    raise TransportError(f"requires an MTU of at least {PATH_MTUS[-1] + HEADERS_BYTES}, not {interface_mtu}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transport over RoCEv2 in userspace: reliable connections on AF_XDP sockets, in this process."""
+"""Transport over RoCEv2 in user space: reliable connections on AF_XDP sockets of this process."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from hipsnet.transport.xdp.window import window
 
 CHUNK_BYTES = 4096
 ACK_DELAY_NS = 200_000
-"""An answer goes first, and one ACK does for several messages: the peer wakes up once, for what it waits for."""
+"""ACKs wait so long for data to go with, and one ACK is sent for several messages: fewer wake-ups of the peer."""
 
 LATE_NS = 5_000_000
-"""What a pair that had to wait for a processor may catch up with, at the rate that congestion has left it."""
+"""How much a pair may catch up after a scheduling delay, at the rate that congestion control permits."""
 
 UNLIMITED_BPS = 10_000_000_000
-"""What congestion control takes a port without a rate for, as PFC does."""
+"""The rate that congestion control assumes for a port without a limit, as PFC does."""
 
 FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
 DRAIN_STEP_S = 0.05
 FLUSH_S = 0.5
-"""Longer than one pause can last at 100 Mbit/s, far shorter than the time-outs of peers."""
+"""Longer than the longest pause at 100 Mbit/s (0.34 s), far shorter than the time-outs of peers."""
 
 
 class XdpTransport:
     """A `Transport` on a stack of its own, with a socket on each port of the node.
 
-    The TCP connection that introduced two ranks stays: it ends when the peer's process does, long before
-    retries are used up.
+    The TCP connection of the handshake stays open: the kernel closes it when the peer's process ends, long before
+    retries are exhausted.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class XdpTransport:
 
     def close(self) -> None:
         for connection, sock in self._sockets.items():
-            # What it has not heard of yet it learns by this: a peer that is gone acknowledges nothing.
+            # Replaces acknowledgements that have not reached the peer: after close() none are sent.
             with suppress(OSError):
                 sock.send(farewell(connection.arrived))
         self._stack.close()
@@ -177,7 +177,7 @@ class XdpTransport:
         if path.ifindex not in self._ports:
             known = ", ".join(interface.name for _, interface in self._ports.values())
             raise TransportError(
-                f"the way to {peer} leaves by interface {path.ifindex}, which is none of the node's ports "
+                f"the route to {peer} uses interface {path.ifindex}, which is not a port of this node "
                 f"({known}); run `hipsnet provision`"
             )
         return self._ports[path.ifindex]
@@ -189,7 +189,7 @@ class XdpTransport:
         sockets: Sequence[socket.socket],
         deadline_s: float,
     ) -> None:
-        """Tell and learn the pairs' numbers; then wait until both ends can receive."""
+        """Exchange the pairs' parameters, connect, and wait until both ends can receive."""
         seal = self._greeting.seal
         sharing = Counter(path.ifindex for path in paths)
         mine = [
@@ -238,7 +238,7 @@ class XdpTransport:
             connection.post(work)
 
     def _work(self, timeout_s: float) -> None:
-        """Send, receive and wait; what happened is added to the completions."""
+        """Run the stack; add what happened to the completions."""
         try:
             finished = self._stack.poll(timeout_s)
         except TransportError as error:
@@ -253,7 +253,7 @@ class XdpTransport:
                 except ConnectionLost as lost:
                     self._lost(connection, str(lost))
         if self._stack.is_watched_ready:
-            # The last words of a peer came by the stack before it closed its TCP connection.
+            # Handled after the stack's frames: a peer sends its last messages before it closes TCP.
             for descriptor, _ in self._epoll.poll(0):
                 self._hear(self._by_descriptor[descriptor])
 
@@ -261,7 +261,7 @@ class XdpTransport:
         return self._stack.is_idle and all(connection.is_idle for connection in self._sockets)
 
     def _hear(self, connection: Connection) -> None:
-        """The peer says how much it had got before it closed, or is gone without a word."""
+        """The peer reports how much had arrived before it closed, or has ended without a report."""
         words = self._farewells.get(connection, b"")
         try:
             said = self._sockets[connection].recv(BYE.size - len(words))
@@ -278,7 +278,7 @@ class XdpTransport:
             self._lost(connection, "it closed the connection", arrived_before(words))
 
     def _lost(self, connection: Connection, why: str, arrived: int = 0) -> None:
-        """End a connection; `arrived` pieces had reached the peer, whatever it could still acknowledge."""
+        """End a connection; `arrived` pieces had reached the peer, acknowledged or not."""
         sock = self._sockets.pop(connection)
         self._by_descriptor.pop(sock.fileno(), None)
         with suppress(OSError, ValueError):
