@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from orchestrator.lab.background import DELAY_LINE, SOFT_SWITCH
 from orchestrator.telemetry.events import UnreadableCounters, storms
-from orchestrator.telemetry.fields import ALL, COLUMNS, INDEX, PRIORITIES
+from orchestrator.telemetry.fields import ALL, INDEX, PRIORITIES, PRIORITY_SLOTS
 from orchestrator.telemetry.ports import WatchedPort, WatchedPorts
 from orchestrator.telemetry.rates import between, possible
 from orchestrator.telemetry.reading import Flags, Reading
@@ -122,7 +122,7 @@ class FabricCollector(Collector):
             names = self._names(port)
             is_up = bool(reading.present[number] and reading.up[number])
             up.add_metric([*names, port.role, port.peer_name], float(is_up))
-            for priority in range(COLUMNS - 1):
+            for priority in range(PRIORITY_SLOTS - 1):
                 is_lossless = priority in self._ports.lossless
                 if is_lossless or self._storms[number, priority]:
                     lossless.add_metric([*names, str(priority)], float(is_lossless))

@@ -12,12 +12,12 @@ from orchestrator.lab import background
 from orchestrator.lab.background import BackgroundProcess
 from orchestrator.telemetry.reading import Reading
 
-_SEARCH_EVERY_S = 10.0  # while all is well: an impairment may have started a delay line meanwhile
+_SEARCH_EVERY_S = 60.0  # while all run: an impairment may need a delay line meanwhile; 20 ms for 64 servers
 _RETRY_EVERY_S = 0.5  # while a process is missing
 
 
 class BackgroundProcesses:
-    """The processes that the lab needs. /proc is searched if one of them ends or is missing, and every 10 s."""
+    """The processes that the lab needs. /proc is searched if one ends or is missing, and once a minute."""
 
     def __init__(self, topology: Topology, fabric: Fabric) -> None:
         self._topology, self._fabric = topology, fabric

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one end of a cable knows of the other, and priorities of their port."""
+"""Deriving counters: of a port from the other end of its cable, of a whole port from its priorities."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.telemetry.fields import ALL, PRIORITIES, RECEIVED_AND_SENT
+from orchestrator.telemetry.fields import ALL, EACH_PRIORITY, RECEIVED_AND_SENT
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
 from orchestrator.telemetry.reading import Flags, Reading
 
@@ -14,10 +14,10 @@ _HERE, _THERE = _ENDS.ravel(), _ENDS[:, ::-1].ravel()
 
 
 class Peers:
-    """The far ends of the cables as a source: of what those before it have told.
+    """The other ends of the cables as a source, from the values that earlier sources have stored.
 
-    What a port is not known to have sent is what its peer received, and the other way round. Where that is so, is
-    found out once: mostly the same is known as the last time.
+    Where a port has no counter of sent frames, those that its peer received are taken, and the reverse. The places
+    are computed once and kept as long as the same values are known.
     """
 
     def __init__(self, ports: WatchedPorts) -> None:
@@ -26,7 +26,7 @@ class Peers:
         self._to = self._from = np.zeros(0, np.int64)
 
     def read(self, reading: Reading) -> None:
-        """Write down what the far ends know."""
+        """Fill the gaps from the other ends."""
         if not np.array_equal(self._known, reading.known):
             self._known = reading.known.copy()
             self._find_gaps()
@@ -35,7 +35,7 @@ class Peers:
         known[self._to] = True
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
     def _find_gaps(self) -> None:
         ends = np.flatnonzero(self._ports.peers != NOBODY)
@@ -48,8 +48,7 @@ class Peers:
 
 
 def sum_up(reading: Reading) -> None:
-    """What is known by priority only is summed up for the port."""
-    priorities = slice(0, PRIORITIES)
-    missing = ~reading.known[:, :, ALL] & reading.known[:, :, priorities].any(axis=2)
-    reading.values[missing, ALL] = reading.values[missing][:, priorities].sum(axis=1)
+    """Store the sum of the priorities for a port without a counter of the whole port."""
+    missing = ~reading.known[:, :, ALL] & reading.known[:, :, EACH_PRIORITY].any(axis=2)
+    reading.values[missing, ALL] = reading.values[missing][:, EACH_PRIORITY].sum(axis=1)
     reading.known[:, :, ALL] |= missing

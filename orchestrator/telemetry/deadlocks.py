@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that wait for one another in a circle: with PFC they would do so for ever.
+"""Detecting PFC deadlocks from counters: queues that wait for one another in a circle.
 
-The prediction is hipsnet/topology/deadlock.py's, from routes; this is what has happened, from counters.
+hipsnet/topology/deadlock.py predicts them from routes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Deadlock:
 
 
 def deadlocks(ports: WatchedPorts, rates: Rates, storms: Flags) -> tuple[Deadlock, ...]:
-    """All circles of an interval that have no port in common; `storms` as `events.storms` has them.
+    """The circles of an interval that have no port in common; `storms` is the result of `events.storms`.
 
-    A port that was stopped all the time waits for its neighbour's queues: for those that were stopped all the
-    time as well, but not for the one that leads back to it.
+    A port that was paused all the time waits for those queues of its neighbour that were paused all the time, too,
+    except the queue that leads back to it.
     """
     return tuple(
         found for priority in range(PRIORITIES) for found in _circles(ports, rates, storms, priority)
@@ -52,7 +52,7 @@ def changes(before: tuple[Deadlock, ...], after: tuple[Deadlock, ...]) -> Iterat
 
 
 def _circles(ports: WatchedPorts, rates: Rates, storms: Flags, priority: int) -> Iterator[Deadlock]:
-    # A whole port's is the queueing discipline's, which does not see what an endpoint holds.
+    # Only the queue of the priority counts: a port's queueing discipline does not see the frames of an endpoint.
     stuck = storms[:, priority] & ~(rates.amounts[BUFFER, :, priority] == 0)
     graph = _graph(ports, stuck)
     while (found := circle(graph)) is not None:

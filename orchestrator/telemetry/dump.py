@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rtnetlink question to the sockets of many nodes every second, whose answers look alike every time."""
+"""Polling many nodes by rtnetlink: which nodes to ask, and reading answers whose layout rarely changes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from typing import Any
 import numpy as np
 
 from orchestrator.telemetry import rtnetlink
+from orchestrator.telemetry.fields import ALL, RX_FRAMES, TX_FRAMES
+from orchestrator.telemetry.ports import WatchedPorts
+from orchestrator.telemetry.reading import Flags, Reading
 from orchestrator.telemetry.rtnetlink import Place
 
 _SLOT_BYTES = 1 << 16
 _WORD_BYTES = 4
+_ASK_EVERY = 8
 Words = np.ndarray[Any, np.dtype[np.uint32]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Hear = Callable[[int, int, memoryview], None]
-"""Takes (node, type, body) of a message that is no part of the answer."""
+"""Called with (node, type, body) of each message that is not part of the answer."""
 
 
 @dataclass
 class _Slot:
-    """A node's answer: its length, and where in it the numbers of which interface are, by ifindex.
+    """The layout of a node's answer: its length, the interfaces by ifindex, the positions of their numbers.
 
-    `is_pure` if nothing else was in between: then the next one of that length has nothing else either.
+    `is_pure` if no other message was in between: another answer of the same length has none either.
     """
 
     length: int = 0
@@ -35,10 +40,10 @@ class _Slot:
 
 
 class Dump:
-    """The answers of `nodes` nodes. An answer of the same length as the last has its numbers in the same places.
+    """The answers of `nodes` nodes to one request.
 
-    So only the first is taken apart, and those that changed in length; of the others the interfaces' indexes
-    are compared, for all nodes at once.
+    An answer as long as the last one has its numbers in the same positions. So only the first answer is parsed, and
+    those that changed in length; of the others the interface indexes are compared, for all nodes at once.
     """
 
     def __init__(self, nodes: int, request: bytes, kind: int, place: Callable[[memoryview], Place | None]):
@@ -50,7 +55,7 @@ class Dump:
         self._learned: tuple[Words, Words, Words, Words] | None = None
 
     def ask(self, node: int, netlink: socket.socket, hear: Hear) -> None:
-        """Ask a node; OSError if that is not possible."""
+        """Ask a node. Raises OSError if that fails."""
         first = at = node * _SLOT_BYTES
         netlink.send(self._request)
         while not rtnetlink.is_last(self._view[first:at]):
@@ -62,13 +67,13 @@ class Dump:
             self._learn(node, at - first, hear)
 
     def forget(self, node: int) -> None:
-        """The node is gone."""
+        """Drop the answer of a node that is gone."""
         if self._slots[node].length:
             self._slots[node] = _Slot()
             self._learned = None
 
     def numbers(self, words: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Words, Words, Words]:
-        """(node, ifindex, the words at these places of what follows) of every interface that answered."""
+        """(node, ifindex, the numbers at these word offsets) of every interface in the answers."""
         if self._learned is None:
             self._learned = self._gathered()
         nodes, indexes, index_at, data_at = self._learned
@@ -98,9 +103,44 @@ class Dump:
                 slot.index_at.append((first + at + found.index_at) // _WORD_BYTES)
                 slot.data_at.append((first + at + found.data_at) // _WORD_BYTES)
             elif kind == rtnetlink.ERROR:
-                raise OSError("netlink refuses")
+                raise OSError("the kernel refused a netlink request")
             elif kind not in (self._kind, rtnetlink.DONE):
                 slot.is_pure = False
                 hear(node, kind, body)
         self._slots[node] = slot
         self._learned = None
+
+
+class IdleNodes:
+    """The nodes that need not be asked: the kernel's counters change only where frames move.
+
+    Frames are known from the XDP programs. A node is asked if its frames are not counted, if a queue of it is not
+    empty, or in its turn, since a dead port loses frames that never moved.
+    """
+
+    def __init__(self, ports: WatchedPorts) -> None:
+        lengths = [at.stop - at.start for at in ports.nodes.values()]
+        self._of_node = np.repeat(np.arange(len(lengths)), lengths)
+        self._moved: Numbers = np.full(len(lengths), -1, np.int64)
+        self._has_backlog = np.zeros(len(ports), bool)
+        self._readings = 0
+
+    def nodes(self, reading: Reading) -> Flags:
+        """Whether each node is idle, by its number."""
+        count = len(self._moved)
+        frames = reading.values[RX_FRAMES, :, ALL] + reading.values[TX_FRAMES, :, ALL]
+        unknown = ~(reading.known[RX_FRAMES, :, ALL] & reading.known[TX_FRAMES, :, ALL])
+        moved = np.bincount(self._of_node, frames, count).astype(np.int64)
+        busy = np.bincount(self._of_node, unknown | self._has_backlog, count) > 0
+        in_turn = np.arange(count) % _ASK_EVERY == self._readings % _ASK_EVERY
+        idle = (moved == self._moved) & ~busy & ~in_turn
+        self._moved, self._readings = moved, self._readings + 1
+        return np.asarray(idle)
+
+    def set_backlog(self, ports: Numbers, backlog: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
+        """The bytes in the queues of these ports."""
+        self._has_backlog[ports] = backlog > 0
+
+    def forget(self, node: int) -> None:
+        """Ask this node next time."""
+        self._moved[node] = -1

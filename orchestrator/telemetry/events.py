@@ -14,6 +14,7 @@ from orchestrator.lab.background import BackgroundProcess
 from orchestrator.telemetry.fields import (
     ALL,
     BUFFER,
+    EACH_PRIORITY,
     PRIORITIES,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
@@ -36,7 +37,7 @@ _BAD = ("storm", "storm detected", "deadlock", "link down", "vanished", "unreada
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at a port; `detail` says more in words."""
+    """Something that happened at a port; `detail` describes it."""
 
     kind: Kind
     port: str
@@ -49,7 +50,7 @@ class Event:
 
 
 def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> Iterator[Event]:
-    """What became of the ports between two readings."""
+    """Ports that appeared, vanished, or lost or got a carrier between two readings, or whose counters restarted."""
     stayed = before.present & after.present
     changed = (before.present != after.present) | (before.up != after.up) | (before.epoch != after.epoch)
     for number in np.flatnonzero(changed).tolist():
@@ -68,22 +69,21 @@ def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> It
 
 
 def storms(rates: Rates) -> Flags:
-    """Which port and priority is in a storm, shape (ports, priorities): stopped all the time, sending nothing.
+    """The PFC storms, shape (ports, priorities): paused all the time, and sending nothing.
 
-    As SONiC's pfcwd has it. Where nobody counts the time, a port that gets pause frames and sends nothing,
-    though something waits, has to do.
+    The criterion is that of SONiC's pfcwd. Without a counter of the time, a port is in a storm if it receives pause
+    frames and sends nothing while its queue is not empty.
     """
-    priorities = slice(0, PRIORITIES)
-    time = rates.amounts[RX_PAUSE_US, :, priorities] / 1e6 / rates.seconds
-    sent, waits = rates.amounts[TX_FRAMES], rates.amounts[BUFFER]
-    by_time = (time >= STORM_SHARE) & ~(sent[:, priorities] > 0)
-    frames = rates.amounts[RX_PAUSE_FRAMES, :, priorities]
-    by_frames = (frames > 0) & (_of_lanes(sent) == 0) & (_of_lanes(waits) > 0)
+    time = rates.amounts[RX_PAUSE_US, :, EACH_PRIORITY] / 1e6 / rates.seconds
+    sent, queued = rates.amounts[TX_FRAMES], rates.amounts[BUFFER]
+    by_time = (time >= STORM_SHARE) & ~(sent[:, EACH_PRIORITY] > 0)
+    frames = rates.amounts[RX_PAUSE_FRAMES, :, EACH_PRIORITY]
+    by_frames = (frames > 0) & (_by_priority(sent) == 0) & (_by_priority(queued) > 0)
     return np.asarray(np.where(np.isnan(time), by_frames, by_time))
 
 
-def _of_lanes(amounts: Amounts) -> Amounts:
-    """Of the priorities; of the whole port where nobody tells them apart. Shape (ports, priorities)."""
+def _by_priority(amounts: Amounts) -> Amounts:
+    """By priority; the whole port's amount where there is no counter by priority. Shape (ports, priorities)."""
     return np.where(np.isnan(amounts), amounts[:, ALL, None], amounts)[:, :PRIORITIES]
 
 
@@ -92,7 +92,7 @@ def changes_of_storms(ports: WatchedPorts, before: Flags, after: Flags) -> Itera
     for number, priority in np.argwhere(before != after).tolist():
         port = ports.ports[number]
         begins = bool(after[number, priority])
-        detail = f"priority {priority}: stopped by {port.peer_name}" if begins else f"priority {priority}"
+        detail = f"priority {priority}: paused by {port.peer_name}" if begins else f"priority {priority}"
         yield Event("storm" if begins else "storm over", port.name, detail)
 
 

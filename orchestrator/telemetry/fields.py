@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a port and priority: the names of its numbers."""
+"""The counters and gauges of a port and priority."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 PRIORITIES = 8
 ALL = PRIORITIES
-"""The priority of what is counted for a port as a whole; priorities 0 to 7 are its priorities."""
-COLUMNS = PRIORITIES + 1
+"""The index of the port as a whole, behind those of its priorities 0 to 7."""
+PRIORITY_SLOTS = PRIORITIES + 1
+"""The length of the priority axis of all arrays."""
+EACH_PRIORITY = slice(0, PRIORITIES)
 
 
 class Field(NamedTuple):
-    """A number; a gauge says how much there is now, everything else only ever grows."""
+    """A counter, which only grows, or a gauge, which has the value of now."""
 
     name: str
     meaning: str
@@ -22,17 +24,17 @@ class Field(NamedTuple):
 FIELDS = (
     Field("rx_pause_frames", "PFC frames received that name the priority"),
     Field("tx_pause_frames", "PFC frames sent that name the priority"),
-    Field("rx_pause_us", "microseconds for which the other end has stopped this one"),
-    Field("tx_pause_us", "microseconds for which this end has stopped the other one"),
+    Field("rx_pause_us", "microseconds for which the other end paused this port"),
+    Field("tx_pause_us", "microseconds for which this port paused the other end"),
     Field("rx_frames", "frames received"),
     Field("tx_frames", "frames sent"),
     Field("rx_bytes", "bytes received, with the Ethernet header"),
     Field("tx_bytes", "bytes sent, with the Ethernet header"),
     Field("drops", "frames lost"),
     Field("ecn_marks", "frames marked with congestion experienced"),
-    Field("storms", "storms of pauses that a watchdog has detected"),
-    Field("buffer_bytes", "bytes that wait", is_gauge=True),
-    Field("buffer_size_bytes", "bytes that may wait", is_gauge=True),
+    Field("storms", "PFC storms that a watchdog has detected"),
+    Field("buffer_bytes", "bytes in the queue", is_gauge=True),
+    Field("buffer_size_bytes", "bytes that the queue can hold", is_gauge=True),
 )
 INDEX = {field.name: number for number, field in enumerate(FIELDS)}
 GAUGES = tuple(number for number, field in enumerate(FIELDS) if field.is_gauge)
@@ -48,4 +50,4 @@ RECEIVED_AND_SENT = (
     (RX_FRAMES, TX_FRAMES),
     (RX_BYTES, TX_BYTES),
 )
-"""What one end of a cable receives is what the other has sent."""
+"""Pairs of the same events at the two ends of a cable."""

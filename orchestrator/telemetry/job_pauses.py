@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pauses of a job: what the servers' ports have counted since the last time one asked."""
+"""The pauses of a job: the growth of the servers' counters between two measurements."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from orchestrator.telemetry.watching import Sources
 
 @dataclass(frozen=True)
 class JobPauses:
-    """Sums over all ports of servers; None is what nobody counts.
+    """Sums over all ports of servers; None without a counter.
 
-    rx is what the servers were told to stop, tx what they told others. `worst` is the port that was stopped, or
-    has stopped its peer, for the longest time (or by the most frames); None if there was no pause.
+    rx are the pauses that the servers received, tx those that they sent. `worst` is the port that was paused, or
+    paused its peer, for the longest time (or by the most frames); None if there was no pause.
     """
 
     rx_frames: int | None
@@ -36,7 +36,7 @@ class JobPauses:
 
 
 class PauseBook:
-    """Keeps the last reading, to say what has come since."""
+    """Keeps the last reading, to compute the growth since then."""
 
     def __init__(self, ports: WatchedPorts, sources: Sources) -> None:
         self._ports, self._sources = ports, sources
@@ -44,7 +44,7 @@ class PauseBook:
         UnreadableCounters().warn(self._last)
 
     def since(self) -> JobPauses:
-        """What has come since the last time."""
+        """The pauses since the last call, or since the construction."""
         reading = self._sources.read()
         rates = [port.rate_bps for port in self._ports.ports]
         change = between(self._last, reading, possible(reading.time_s - self._last.time_s, rates))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching a fabric: each look gives the rates since the last one, what happened, and remembers the past."""
+"""Watching a fabric: each poll gives the rates and events since the last one, and extends the history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.telemetry.events import (
     changes_of_storms,
     storms,
 )
-from orchestrator.telemetry.fields import COLUMNS, FIELDS, GAUGES, INDEX, PRIORITIES, STORMS
+from orchestrator.telemetry.fields import FIELDS, GAUGES, INDEX, PRIORITIES, PRIORITY_SLOTS, STORMS
 from orchestrator.telemetry.pauses import Pause, pauses
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates
@@ -30,13 +30,13 @@ from orchestrator.telemetry.sample import Rows, Sample, priorities, sample
 from orchestrator.telemetry.watchdog import WatchdogLog
 
 HISTORY = 120
-"""So many intervals are remembered, of large fabrics fewer."""
+"""The length of the history in intervals; less for large fabrics."""
 _HISTORY_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was seen by one look; `storms` has shape (ports, priorities)."""
+    """The result of one poll; `storms` has shape (ports, priorities)."""
 
     ports: WatchedPorts
     reading: Reading
@@ -52,16 +52,16 @@ class Snapshot:
         return tuple(process for process in self.reading.processes if not process.is_running)
 
     def sample(self, port: int, priority: int) -> Sample:
-        """The numbers of one line."""
+        """The rates of one line."""
         return sample(self.rates, port, priority)
 
     def priorities(self) -> Rows:
-        """The (port, priority) that are worth a line, shape (lines, 2)."""
+        """The (port, priority) that get a line, shape (lines, 2)."""
         return priorities(self.ports, self.reading)
 
 
 class Monitor:
-    """Looks at a fabric through `read`; the first look is made at once, to have something to compare with."""
+    """Polls a fabric by `read`; the first reading is taken at once, as the start of the first interval."""
 
     def __init__(self, ports: WatchedPorts, read: Callable[[], Reading]) -> None:
         self._ports = ports
@@ -72,16 +72,16 @@ class Monitor:
         self._watchdog = WatchdogLog(ports.fabric)
         self._unreadable = UnreadableCounters()
         self._processes: Sequence[BackgroundProcess] = ()
-        size = len(FIELDS) * len(ports) * COLUMNS * 4
+        size = len(FIELDS) * len(ports) * PRIORITY_SLOTS * 4
         length = max(min(HISTORY, _HISTORY_BYTES // size), 30)
-        # The newest is written over the oldest. All of one look is in one place: much is written, little read.
-        self._past = np.full((length, len(FIELDS), len(ports), COLUMNS), np.nan, np.float32)
-        self._looks = 0
+        # A ring. The values of one poll are contiguous: much is written, little is read.
+        self._past = np.full((length, len(FIELDS), len(ports), PRIORITY_SLOTS), np.nan, np.float32)
+        self._polls = 0
         speeds = tuple(port.rate_bps for port in ports.ports)
         self._possible: Callable[[int], Counts] = lru_cache(2)(lambda s: rate.possible(s, speeds))
 
-    def look(self) -> Snapshot:
-        """Read all counters again."""
+    def poll(self) -> Snapshot:
+        """Read all counters."""
         reading = self._read()
         most = self._possible(math.ceil(reading.time_s - self._last.time_s))
         rates = rate.between(self._last, reading, most)
@@ -93,36 +93,36 @@ class Monitor:
             *changes_of_links(self._ports, self._last, reading),
             *changes_of_storms(self._ports, self._storms, stormy),
             *changes(self._deadlocks, circles),
-            *(self._watchdog.new() if self._may_have_told(reading) else ()),
+            *(self._watchdog.new() if self._may_have_events(reading) else ()),
         )
         self._past[:, :, reading.epoch != self._last.epoch] = np.nan
         self._last, self._storms, self._deadlocks = reading, stormy, circles
         self._processes = reading.processes
-        self._remember(rates)
+        self._extend_history(rates)
         who = pauses(self._ports, rates)
         return Snapshot(self._ports, reading, rates, stormy, who, circles, events)
 
     def past(self, field: str, port: int, priority: int) -> Amounts:
-        """A number's last rates (of a gauge, values), the oldest first; NaN where it was not known.
+        """The last rates of a counter, or values of a gauge, the oldest first; NaN where it was not known.
 
-        Of a time in microseconds it is the share of the time in millionths.
+        The rate of a time in microseconds is the share of the time in millionths.
         """
         found: Amounts = self.pasts(field, np.array([[port, priority]]), len(self._past))[0]
         return found
 
     def pasts(self, field: str, rows: Rows, length: int) -> Amounts:
-        """The same of several (port, priority) at once, a row for each, the last `length` of them at the most."""
+        """The last `length` values for several (port, priority), one row each; see `past`."""
         size = len(self._past)
-        slots = np.arange(self._looks - min(length, size), self._looks) % size
+        slots = np.arange(self._polls - min(length, size), self._polls) % size
         found: Amounts = self._past[slots[None, :], INDEX[field], rows[:, :1], rows[:, 1:]]
         return found
 
-    def _may_have_told(self, reading: Reading) -> bool:
+    def _may_have_events(self, reading: Reading) -> bool:
         before, after = self._last.values[STORMS], reading.values[STORMS]
         return self._watchdog.is_open or not np.array_equal(before, after)
 
-    def _remember(self, rates: Rates) -> None:
-        slot = self._past[self._looks % len(self._past)]
+    def _extend_history(self, rates: Rates) -> None:
+        slot = self._past[self._polls % len(self._past)]
         np.divide(rates.amounts, rates.seconds, out=slot, casting="same_kind")
         slot[list(GAUGES)] = rates.amounts[list(GAUGES)]
-        self._looks += 1
+        self._polls += 1

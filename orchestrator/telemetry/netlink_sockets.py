@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A netlink socket in the namespace of every node, for as long as there is such a namespace."""
+"""A netlink socket in the namespace of every node, as long as the namespace exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRESH_NS = 5_000_000_000
 
 @dataclass
 class _Place:
-    """A namespace (None: this one), its file, and the socket in it; `inode` is the file's when that was opened."""
+    """A namespace (None: this one), its file, and the socket in it; `inode` is the file's when it was opened."""
 
     namespace: str | None
     file: str | None
@@ -29,29 +29,29 @@ class _Place:
 
 
 class NetlinkSockets:
-    """One for each node, by its number. Each is told of every change of a link there.
+    """One socket for each node, by its number; it receives every change of a link there.
 
-    A namespace that was removed is let go of with the next `look`, so that it can end.
+    The socket of a removed namespace is closed with the next `refresh`, so that the kernel can free the namespace.
     """
 
     def __init__(self, namespaces: Sequence[str | None]) -> None:
         self._places = [_Place(name, name and str(namespace.NAMED / name)) for name in namespaces]
         self._missing = set(range(len(namespaces)))
         self._names = _Names()
-        self._news = select.epoll()  # who was told something, without asking each
+        self._news = select.epoll()  # which sockets have messages, without polling each
         self._nodes: dict[int, int] = {}  # by descriptor
 
     def of(self, node: int) -> socket.socket | None:
-        """A node's socket; None while its namespace is not there."""
+        """A node's socket; None while its namespace does not exist."""
         return self._places[node].socket
 
     def inode(self, node: int) -> int:
-        """What tells a node's namespace from another of its name."""
+        """The inode of a node's namespace, which distinguishes it from an earlier one of the same name."""
         return self._places[node].inode
 
-    def look(self) -> tuple[list[int], list[int]]:
-        """The nodes whose namespace went since the last look, and whose came; one that was replaced did both."""
-        self._names.look()
+    def refresh(self) -> tuple[list[int], list[int]]:
+        """The nodes whose namespace was removed since the last call, and those whose was added; replaced: both."""
+        self._names.refresh()
         went, came = [], []
         for node in sorted(self._missing) if self._names.is_same else range(len(self._places)):
             place = self._places[node]
@@ -63,15 +63,17 @@ class NetlinkSockets:
                 came.append(node)
         return went, came
 
-    def told(self) -> set[int]:
-        """The nodes that were told something."""
+    def changed(self) -> set[int]:
+        """The nodes whose sockets have received messages."""
         return {self._nodes[descriptor] for descriptor, _ in self._news.poll(0)}
 
     def drop(self, node: int) -> None:
-        """Close a node's socket; the next look opens another."""
+        """Close a node's socket; the next `refresh` opens another."""
         place = self._places[node]
         if place.socket is not None:
-            self._news.unregister(place.socket)  # closing it would not do if a child had it, too
+            self._news.unregister(
+                place.socket
+            )  # a child process may hold a copy, which closing would leave registered
             del self._nodes[place.socket.fileno()]
             place.socket.close()
         place.socket = None
@@ -88,7 +90,7 @@ class NetlinkSockets:
         try:
             with namespace.inside(place.namespace):
                 opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        except ProvisionError:  # it went meanwhile
+        except ProvisionError:  # it was removed meanwhile
             return False
         opened.settimeout(_WAIT_S)
         opened.bind((0, rtnetlink.GROUP_LINK))
@@ -100,25 +102,25 @@ class NetlinkSockets:
 
 
 class _Names:
-    """Whether a namespace may have come or gone since the last look: then their folder is another."""
+    """Whether namespaces may have been added or removed since the last `refresh`, by the time of their folder."""
 
     def __init__(self) -> None:
         self._changed_ns = -1
         self.is_same = False
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         try:
             changed_ns = namespace.NAMED.stat().st_mtime_ns
         except OSError:
             changed_ns = -1
-        # A name is there a moment before what it is the name of.
+        # A name appears shortly before its namespace is mounted on it.
         is_fresh = time.time_ns() - changed_ns < _FRESH_NS
         self.is_same = changed_ns == self._changed_ns and not is_fresh
         self._changed_ns = changed_ns
 
 
 def _inode(name: str | None) -> int | None:
-    """Of a namespace's file; None if there is no such namespace."""
+    """The inode of a namespace's file; None if there is none."""
     if name is None:
         return 0
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who pauses whom: out of pause frames, the ports that stop others, and where the stopping began."""
+"""Who pauses whom: from pause counters to pairs of ports, and to the nodes at which the pausing begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.telemetry.fields import (
     BUFFER,
-    PRIORITIES,
+    EACH_PRIORITY,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
     TX_PAUSE_FRAMES,
@@ -21,16 +21,16 @@ from orchestrator.telemetry.ports import NOBODY, WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates, known
 
 Stoppers = Mapping[tuple[str, int], set[str]]
-"""The nodes that stop a node in a priority."""
+"""The nodes that pause a node in a priority."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A port stops its peer's sending in a priority: `by` is the culprit's port, `of` the victim's, by name.
+    """A port pauses its peer in a priority: `by` is the culprit's port, `of` the victim's.
 
-    `share` of the time, None if nobody counts it. `roots` are the nodes where the chain of stopping that leads
-    here begins: nodes that stop others and are not stopped themselves; empty if it goes in a circle. `queues`
-    are the ports of theirs, one each at the most, where the most waits to go out: what all of it is about.
+    `share` is the share of time, None without a counter of it. `roots` are the nodes at which the chain of pauses
+    begins: they pause others and are not paused; empty if the chain is a circle. `queues` are the ports of the
+    roots with the longest queue, at most one for each root: the cause of the pauses.
     """
 
     by: str
@@ -43,7 +43,7 @@ class Pause:
 
     @property
     def beginning(self) -> str:
-        """Where it begins, in words."""
+        """The roots and their longest queues, in words."""
         if not self.roots:
             return "a circle"
         full = {port.rpartition(".")[0]: port for port in self.queues}
@@ -51,12 +51,12 @@ class Pause:
 
     @property
     def culprit(self) -> str:
-        """The node that stops."""
+        """The node that pauses."""
         return self.by.rpartition(".")[0]
 
     @property
     def victim(self) -> str:
-        """The node that is stopped."""
+        """The node that is paused."""
         return self.of.rpartition(".")[0]
 
 
@@ -79,7 +79,7 @@ def pauses(ports: WatchedPorts, rates: Rates) -> tuple[Pause, ...]:
 
 
 def stoppers_of(edges: Iterable[tuple[str, str, int]]) -> Stoppers:
-    """Out of (culprit, victim, priority): who stops each victim."""
+    """From (culprit, victim, priority): the nodes that pause each victim."""
     found: dict[tuple[str, int], set[str]] = {}
     for by, of, priority in edges:
         found.setdefault((of, priority), set()).add(by)
@@ -87,7 +87,7 @@ def stoppers_of(edges: Iterable[tuple[str, str, int]]) -> Stoppers:
 
 
 def roots(stoppers: Stoppers, culprit: str, priority: int) -> tuple[str, ...]:
-    """Where the stopping by `culprit` comes from, going back from victims to their culprits; sorted."""
+    """The nodes at which the pausing by `culprit` begins, from victims back to their culprits; sorted."""
     seen, waiting, found = {culprit}, [culprit], set()
     while waiting:
         node = waiting.pop()
@@ -100,17 +100,17 @@ def roots(stoppers: Stoppers, culprit: str, priority: int) -> tuple[str, ...]:
 
 
 def fullest(ports: WatchedPorts, rates: Rates, node: str, priority: int) -> str | None:
-    """The port of a node where the most of a priority waits; None if nothing waits, or nobody knows."""
+    """The port of a node with the longest queue of a priority; None if all queues are empty or unknown."""
     where = ports.nodes.get(node)
     if where is None:
         return None
-    waits = known(rates.amounts[BUFFER, where, priority])
-    port = int(waits.argmax())
-    return ports.ports[where][port].name if waits[port] > 0 else None
+    queued = known(rates.amounts[BUFFER, where, priority])
+    port = int(queued.argmax())
+    return ports.ports[where][port].name if queued[port] > 0 else None
 
 
 def _seen(ports: WatchedPorts, rates: Rates, by_victims: bool) -> list[Pause]:
-    """As the stopped ports count it; else as those do whose victim is not watched: a host's towards a switch."""
+    """By the counters of the victims; or of the culprits whose victims are not watched, as from host to switch."""
     frames, time = (RX_PAUSE_FRAMES, RX_PAUSE_US) if by_victims else (TX_PAUSE_FRAMES, TX_PAUSE_US)
     found = []
     for number, priority in _active(rates.amounts, frames, time):
@@ -123,11 +123,10 @@ def _seen(ports: WatchedPorts, rates: Rates, by_victims: bool) -> list[Pause]:
 
 
 def _active(amounts: Amounts, frames: int, time: int) -> list[tuple[int, int]]:
-    priorities = slice(0, PRIORITIES)
     return [
         (int(port), int(priority))
         for port, priority in np.argwhere(
-            (amounts[frames, :, priorities] > 0) | (amounts[time, :, priorities] > 0)
+            (amounts[frames, :, EACH_PRIORITY] > 0) | (amounts[time, :, EACH_PRIORITY] > 0)
         )
     ]
 

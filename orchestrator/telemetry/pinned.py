@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A map that every node has pinned under the same name, with an entry for each port: all of them at once.
+"""Reading a map that every node has pinned under the same name, with an entry for each port.
 
-It is looked at every second, for all nodes: a map that can be mapped is memory, any other is read by one system
-call, whose arguments are made once.
+All nodes are read every second: a mappable map as memory, any other by one system call with prepared arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Flags
 
 _WORD_BYTES = 8
-_LOOK_EVERY = 8
+_CHECK_EVERY = 8
 _FRESH_NS = 5_000_000_000
 _OF_ANOTHER_VERSION = "of another version of hipsnet, or topology; run `hipsnet provision` again"
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -33,8 +32,8 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 class _Pin:
     """A node's map; `fd` while it is open, `inode` of the pin by which it was opened.
 
-    `read` brings its values; it tells whether all ports of the node could be read. `fault` is why a map that is
-    there cannot be.
+    `read` copies its values and returns whether all ports of the node could be read. `fault` is why a map that
+    exists cannot be read.
     """
 
     node: str
@@ -47,13 +46,13 @@ class _Pin:
 
 
 class PinnedMaps:
-    """The maps stay open; a map that was pinned anew is opened anew.
+    """The maps stay open; a map that was replaced is opened again.
 
-    Each pin is checked once in `_LOOK_EVERY` reads; all are checked with every read while the folder of the
+    Each pin is checked once in `_CHECK_EVERY` reads; all are checked with every read while the folder of the
     fabric's pins has changed in the last seconds, as when the fabric is provisioned anew.
 
     After `read`, `there` are the ports that were read, `values` their entries as 64-bit words, of shape
-    (ports, values in an entry, words of a value), and `epoch` another number if their map is another one.
+    (ports, values in an entry, words of a value), and `epoch` changes if their map was replaced.
     """
 
     def __init__(self, ports: WatchedPorts, name: str, value: np.dtype[Any], values: int = 1) -> None:
@@ -70,11 +69,11 @@ class PinnedMaps:
         self.epoch = np.zeros(len(ports), np.int64)
 
     def read(self) -> None:
-        """Read all that can be read."""
+        """Read every map that can be read."""
         check_all = self._folder_has_changed() or self._reads == 0
         for number, node in enumerate(self._nodes):
-            if check_all or number % _LOOK_EVERY == self._reads % _LOOK_EVERY:
-                self._look(node)
+            if check_all or number % _CHECK_EVERY == self._reads % _CHECK_EVERY:
+                self._reopen(node)
             self.there[node.ports] = node.read is not None and self._read_node(node)
         self._reads += 1
 
@@ -107,11 +106,11 @@ class PinnedMaps:
             node.fault = str(error)
             return False
 
-    def _look(self, node: _Pin) -> None:
-        """Have the map open that is pinned now."""
+    def _reopen(self, node: _Pin) -> None:
+        """Open the map that is pinned now, unless it is open."""
         node.fault = ""
         try:
-            inode = os.stat(node.path).st_ino  # noqa: PTH116 - many a second
+            inode = os.stat(node.path).st_ino  # noqa: PTH116 - many per second
         except OSError:
             _close(node)
             return
@@ -121,7 +120,7 @@ class PinnedMaps:
             self.epoch[node.ports] = inode
 
     def _open(self, node: _Pin, inode: int) -> None:
-        """Open the pin if it holds what we can read: as many ports, laid out as this version has it."""
+        """Open the pin if the map has the number of ports and the layout of this version."""
         fd = bpf.open_pin(Path(node.path))
         if fd is None:
             return

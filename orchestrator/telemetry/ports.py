@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports that are watched, in a fixed order: their index there is how everything else speaks of them."""
+"""The watched ports, in a fixed order; everywhere else a port is its index there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class WatchedPort:
-    """One port: `interface` is its name in the kernel, `peer_name` that of the cable's other end."""
+    """One port; `interface` is its name in the kernel, `peer_name` the port at the other end of the cable."""
 
     node: str
     index: int
@@ -31,7 +31,7 @@ class WatchedPort:
 
 @dataclass(frozen=True)
 class WatchedPorts:
-    """All of them; the ports of a node are side by side."""
+    """All ports; those of a node are adjacent."""
 
     fabric: Fabric
     ports: tuple[WatchedPort, ...]
@@ -52,7 +52,7 @@ class WatchedPorts:
 
     @cached_property
     def nodes(self) -> dict[str, slice]:
-        """Where the ports of each node are."""
+        """The ports of each node."""
         found: dict[str, slice] = {}
         for number, port in enumerate(self.ports):
             first = found.get(port.node, slice(number, number)).start
@@ -69,7 +69,7 @@ def watch_lab(topology: Topology, fabric: Fabric) -> WatchedPorts:
 
 
 def watch_host(topology: Topology, fabric: Fabric, node: str) -> WatchedPorts:
-    """The ports that this machine plays. Raises what `hosts.host_config` raises."""
+    """The ports of this machine as server `node`. Raises what `hosts.host_config` raises."""
     config = hosts.host_config(topology, fabric, node)
     names = {link.port or 0: link.name for link in config.ports}
     ports = [_watched(topology, fabric, port, names[port.index]) for port in fabric.nodes[config.name].ports]

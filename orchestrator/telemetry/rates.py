@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from orchestrator.telemetry.fields import (
-    COLUMNS,
     FIELDS,
     GAUGES,
+    PRIORITY_SLOTS,
     RX_BYTES,
     RX_PAUSE_US,
     TX_BYTES,
@@ -82,7 +82,7 @@ def possible(seconds: float, rates_bps: Sequence[int | None]) -> Counts:
     """
     rates = np.array([UNLIMITED_BPS if rate is None else rate for rate in rates_bps], np.float64)
     octets = _SLACK * (seconds * rates / 8 + 1e6)
-    most = np.empty((len(FIELDS), len(rates), COLUMNS), np.uint64)
+    most = np.empty((len(FIELDS), len(rates), PRIORITY_SLOTS), np.uint64)
     most[:] = (octets / _SHORTEST_BYTES).astype(np.uint64)[:, None]
     for field in (RX_BYTES, TX_BYTES):
         most[field] = octets.astype(np.uint64)[:, None]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from orchestrator.lab.background import BackgroundProcess
-from orchestrator.telemetry.fields import COLUMNS, FIELDS
+from orchestrator.telemetry.fields import FIELDS, PRIORITY_SLOTS
 
 Counts = np.ndarray[tuple[int, int, int], np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -17,10 +17,10 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Reading:
-    """Arrays of shape (fields, ports, priorities); what is not `known` is not counted by anybody.
+    """Arrays of shape (fields, ports, priorities); a value that is not `known` has no counter.
 
-    `present` are the ports that are there, `up` those that have a carrier. `epoch` is another number when
-    whatever counts a port was replaced, and so began anew. All of these have shape (ports,). `unreadable` are
+    `present` are the ports that exist, `up` those that have a carrier. `epoch` changes when a counter of the port
+    was replaced, so that its counters restart. All of these have shape (ports,). `unreadable` are
     (node, which of its counters exist and cannot be read, and why); `processes` the background processes that
     the lab needs.
     """
@@ -46,18 +46,18 @@ class Reading:
 
 
 class Source(Protocol):
-    """Something that counts; opened once, read often, closed in the end."""
+    """A source of counters; opened once, read often, closed in the end."""
 
     def read(self, reading: Reading) -> None:
-        """Write down what is counted now. What is gone is left out, and found again when it is back."""
+        """Store the counters of now. Nodes that are gone are left out until they are back."""
 
     def close(self) -> None:
-        """Let go of everything that is held open."""
+        """Close everything that is open."""
 
 
 def empty(time_s: float, ports: int) -> Reading:
-    """A reading in which nothing is known yet."""
-    shape = (len(FIELDS), ports, COLUMNS)
+    """A reading without any value."""
+    shape = (len(FIELDS), ports, PRIORITY_SLOTS)
     return Reading(
         time_s,
         np.zeros(shape, np.uint64),

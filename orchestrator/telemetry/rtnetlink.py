@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few rtnetlink messages that are read every second, as bytes: pyroute2 would take too long over them."""
+"""The few rtnetlink messages that are read every second, as bytes: pyroute2 is too slow for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
 _QDISC = struct.Struct("=B3xiIII")  # struct tcmsg
 _STATS = struct.Struct("=B3xII")  # struct if_stats_msg
-_INDEX_AT = 4  # of the ifindex, in all three
+_INDEX_AT = 4  # of the ifindex, in all three structures
 _IFNAME, _MTU, _QUEUE_LENGTH = 3, 4, 13  # linux/if_link.h
 _UP, _LOWER_UP = 1 << 0, 1 << 16
 _LINK_64 = 1  # IFLA_STATS_LINK_64
@@ -35,13 +35,13 @@ LINK_64_WORDS = {
     "rx_dropped": 6,
     "tx_dropped": 7,
 }
-"""Which 64-bit words of struct rtnl_link_stats64 are what."""
+"""The 64-bit words of struct rtnl_link_stats64."""
 TC_STATS_WORDS = {"dropped": 3, "backlog_bytes": 8}
-"""Which 32-bit words of struct tc_stats are what."""
+"""The 32-bit words of struct tc_stats."""
 
 
 class LinkState(NamedTuple):
-    """An interface: `up` if it is and has a carrier; `queue_bytes` may wait in a queue of full frames."""
+    """An interface: `up` if it is up with a carrier; `queue_bytes` is its queue's length in full frames."""
 
     name: str
     up: bool
@@ -49,7 +49,7 @@ class LinkState(NamedTuple):
 
 
 class Place(NamedTuple):
-    """An interface's numbers in a message's body: where its index is, and where the numbers begin."""
+    """The offsets of an interface's index and numbers in the body of a message."""
 
     ifindex: int
     index_at: int
@@ -57,22 +57,22 @@ class Place(NamedTuple):
 
 
 def link_request() -> bytes:
-    """Asks for all interfaces."""
+    """The request for all interfaces."""
     return _request(GET_LINK, _LINK.pack(0, 0, 0, 0, 0))
 
 
 def counts_request() -> bytes:
-    """Asks for the counters of all interfaces."""
+    """The request for the counters of all interfaces."""
     return _request(GET_STATS, _STATS.pack(0, 0, _LINK_64))
 
 
 def queues_request() -> bytes:
-    """Asks for all queueing disciplines."""
+    """The request for all queueing disciplines."""
     return _request(GET_QDISC, _QDISC.pack(0, 0, 0, 0, 0))
 
 
 def messages(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """(type, where its body begins, body) of each message."""
+    """(type, offset of the body, body) of each message."""
     at = 0
     while at + _HEADER.size <= len(data):
         length, kind, _, _, _ = _HEADER.unpack_from(data, at)
@@ -83,16 +83,16 @@ def messages(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def is_last(data: memoryview) -> bool:
-    """Whether these messages end with the end of a dump (or a refusal)."""
+    """Whether these messages end a dump, or refuse it."""
     last = len(data) - _HEADER.size - 4
     if last >= 0 and _HEADER.unpack_from(data, last)[:2] == (_HEADER.size + 4, DONE):
         return True
-    # A refusal comes alone.
+    # A refusal is a message of its own.
     return len(data) >= _HEADER.size and _HEADER.unpack_from(data)[1] in (ERROR, DONE)
 
 
 def parse_link(body: memoryview) -> tuple[int, LinkState] | None:
-    """The ifindex and state of NEW_LINK or DEL_LINK; None if it speaks of a bridge's port, not of the link."""
+    """The ifindex and state of NEW_LINK or DEL_LINK; None if it is about a bridge port, not the link."""
     family, _, index, flags, _ = _LINK.unpack_from(body)
     if family == _AF_BRIDGE:
         return None
@@ -104,20 +104,20 @@ def parse_link(body: memoryview) -> tuple[int, LinkState] | None:
 
 
 def place_counts(body: memoryview) -> Place | None:
-    """Where NEW_STATS has its struct rtnl_link_stats64."""
+    """The position of struct rtnl_link_stats64 in NEW_STATS."""
     _, index, _ = _STATS.unpack_from(body)
     return _place(body, index, _STATS.size, _LINK_64)
 
 
 def place_queue(body: memoryview) -> Place | None:
-    """Where NEW_QDISC has its struct tc_stats; None if it is not an interface's root."""
+    """The position of struct tc_stats in NEW_QDISC; None if the discipline is not an interface's root."""
     _, index, _, parent, _ = _QDISC.unpack_from(body)
     return _place(body, index, _QDISC.size, _TCA_STATS) if parent == _ROOT else None
 
 
-def _place(body: memoryview, index: int, first: int, wanted: int) -> Place | None:
+def _place(body: memoryview, index: int, first: int, attribute: int) -> Place | None:
     for kind, at, _ in _attributes(body, first):
-        if kind == wanted:
+        if kind == attribute:
             return Place(index, _INDEX_AT, at)
     return None
 
@@ -127,7 +127,7 @@ def _request(kind: int, body: bytes) -> bytes:
 
 
 def _attributes(body: memoryview, at: int) -> Iterator[tuple[int, int, int]]:
-    """(type, where it begins, where it ends) of each attribute."""
+    """(type, offset, end) of each attribute."""
     while at + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, at)
         if length < _ATTRIBUTE.size:

@@ -13,11 +13,11 @@ from orchestrator.telemetry.fields import (
     ALL,
     BUFFER,
     BUFFER_SIZE,
-    COLUMNS,
     DROPS,
     ECN_MARKS,
     FIELDS,
     PRIORITIES,
+    PRIORITY_SLOTS,
     RX_BYTES,
     RX_FRAMES,
     RX_PAUSE_FRAMES,
@@ -117,7 +117,7 @@ def priorities(ports: WatchedPorts, reading: Reading) -> Rows:
     A port without such a priority has one line for the whole port.
     """
     frames = reading.values[[RX_PAUSE_FRAMES, TX_PAUSE_FRAMES], :, :PRIORITIES]
-    worth = np.zeros((len(ports), COLUMNS), bool)
+    worth = np.zeros((len(ports), PRIORITY_SLOTS), bool)
     worth[:, :PRIORITIES] = (frames > 0).any(axis=0)
     worth[:, list(ports.lossless)] = True
     worth[:, ALL] = ~worth.any(axis=1)

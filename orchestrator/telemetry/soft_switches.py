@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the soft switches of a lab count by priority, out of the file that they write."""
+"""The counters of a lab's soft switches, by priority, from the file into which they count."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from hipsnet.errors import ProvisionError
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from orchestrator.lab import soft_switch
-from orchestrator.telemetry.fields import ALL, BUFFER, BUFFER_SIZE, DROPS, INDEX, PRIORITIES
+from orchestrator.telemetry.fields import ALL, BUFFER, BUFFER_SIZE, DROPS, EACH_PRIORITY, INDEX
 from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
 
-_LANES = slice(0, PRIORITIES)
 _PAUSE = ("rx_pause_frames", "tx_pause_frames", "rx_pause_us", "tx_pause_us")
 _BY_PRIORITY = ("rx_frames", "tx_frames", "rx_bytes", "tx_bytes", "ecn_marks", "storms")
 _NO_LOSSES = ("drop_control", "drop_same_port")
-"""Frames that no bridge would hand on either."""
+"""Frames that no bridge forwards either."""
 
 
 class SoftSwitches:
-    """Every port of every soft switch; nothing where there is none."""
+    """Every port of every soft switch; nothing without soft switches."""
 
     def __init__(self, ports: WatchedPorts) -> None:
         self._nodes = ports.nodes
         self._path = soft_switch.counters_path(ports.fabric.name)
 
     def read(self, reading: Reading) -> None:
-        """Write down pauses, traffic, marks, losses and what waits, by priority."""
+        """Store pauses, traffic, marks, losses and queues, by priority."""
         try:
             inode = self._path.stat().st_ino  # of another file after each start of the soft switch
             found = counters.read(self._path)
@@ -46,13 +45,13 @@ class SoftSwitches:
             if (where := self._nodes.get(name)) is not None and len(switch.ports) == where.stop - where.start
         ]
         if there:
-            _tell(reading, there, inode)
+            _store(reading, there, inode)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
 
-def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]], epoch: int) -> None:
+def _store(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]], epoch: int) -> None:
     """Store all switches at once: the time depends on the number of steps, not on that of ports."""
     where = np.concatenate([np.arange(place.start, place.stop) for place, _ in there])
     layout = there[0][1].ports.dtype
@@ -61,13 +60,13 @@ def _tell(reading: Reading, there: Sequence[tuple[slice, SwitchCounters]], epoch
     reading.epoch[where] += epoch
     priority = ports["priority"]
     for name in _PAUSE:
-        reading.store(INDEX[name], where, _LANES, ports["pause"][name])
+        reading.store(INDEX[name], where, EACH_PRIORITY, ports["pause"][name])
     for name in _BY_PRIORITY:
-        reading.store(INDEX[name], where, _LANES, priority[name])
+        reading.store(INDEX[name], where, EACH_PRIORITY, priority[name])
     lost = sum(priority[name] for name in priority.dtype.names or () if name.startswith("drop_"))
-    reading.store(DROPS, where, _LANES, lost)
+    reading.store(DROPS, where, EACH_PRIORITY, lost)
     reading.add(DROPS, where, ALL, np.sum(lost, axis=1) + _lost_without_priority(ports))
-    reading.store(BUFFER, where, _LANES, priority["egress_bytes"])
+    reading.store(BUFFER, where, EACH_PRIORITY, priority["egress_bytes"])
     reading.store(BUFFER, where, ALL, priority["egress_bytes"].sum(axis=1))
     reading.store(BUFFER_SIZE, where, slice(None), sizes[:, None])
 

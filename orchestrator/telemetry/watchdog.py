@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the watchdogs of a lab have told: storms at its soft switches and servers, by the names of ports."""
+"""The events of the watchdogs of a lab: PFC storms at soft switches and servers, with the names of ports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from orchestrator.telemetry.events import Event
 
 @dataclass(frozen=True)
 class WatchdogEvent:
-    """A storm that was detected at `port`, or is over there.
+    """A storm that was detected at `port`, or that ended there.
 
-    `culprit` is the other end of its cable, which pauses; `victims` are the ports of the same node by which the
-    frames came that waited, `senders` the other ends of theirs. `frames` were waiting; of one that is over, it
-    has cost so many. `seconds` it had been stuck when it was detected, or lasted from then on. `number` counts
-    the events of all soft switches, of a server the storms of its port and priority; of those, the last is known.
+    `culprit` is the other end of its cable, which pauses the port; `victims` are the ports of the same node through
+    which the waiting frames came, `senders` the other ends of their cables. `frames` is the number of waiting
+    frames, or of lost frames when the storm ended. `seconds` is the time from the first pause to the detection, or
+    from there to the end. `number` counts the events of all soft switches; on a server, the storms of the port and
+    priority, of which the last is known.
     """
 
     number: int
@@ -45,43 +46,45 @@ class WatchdogEvent:
 
 
 def read_events(fabric: Fabric) -> tuple[WatchdogEvent, ...]:
-    """The last events, in their order; nothing where nobody watches."""
+    """The last events, in order of time; none without a watchdog."""
     found = [*_of_switches(fabric), *_of_servers(fabric)]
     return tuple(sorted(found, key=lambda event: event.time_ns))
 
 
 class WatchdogLog:
-    """What is told from now on. To ask costs a look at every node: it is for when there may be something."""
+    """The events from now on. Asking reads every node: call `new` only if there may be events."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._know(read_events(fabric))
+        self._update(read_events(fabric))
 
     def new(self) -> tuple[Event, ...]:
-        """What was told since the last call."""
+        """The events since the last call."""
         known = self._known
         found = read_events(self._fabric)
-        self._know(found)
+        self._update(found)
         return tuple(as_event(event) for event in found if _key(event) not in known)
 
-    def _know(self, found: Sequence[WatchdogEvent]) -> None:
+    def _update(self, found: Sequence[WatchdogEvent]) -> None:
         self._known = set(map(_key, found))
         last = {(event.port, event.priority): event.kind for event in found}
         self.is_open = "storm" in last.values()
-        """Whether a storm goes on."""
+        """Whether a storm has not ended."""
 
 
 def as_event(event: WatchdogEvent) -> Event:
-    """The same in words."""
+    """The event as a line of the log."""
     if event.kind == "restored":
         detail = f"priority {event.priority}: after {event.seconds:.1f} s, {event.frames} frames dropped"
         return Event("storm restored", event.port, detail)
-    detail = f"priority {event.priority}: {event.action}; stopped by {event.culprit}"
-    return Event("storm detected", event.port, f"{detail}, holds up {', '.join(event.senders) or 'nobody'}")
+    detail = f"priority {event.priority}: {event.action}; paused by {event.culprit}"
+    return Event(
+        "storm detected", event.port, f"{detail}, holds up {', '.join(event.senders) or 'no sender'}"
+    )
 
 
 def _key(event: WatchdogEvent) -> tuple[object, ...]:
-    """What tells it from all others; when a storm is over is known better later, so its time does not."""
+    """The identity of an event. The time of an end is left out: it becomes more precise later."""
     began_ns = event.time_ns if event.kind == "storm" else None
     return event.port, event.priority, event.kind, event.number, began_ns
 
@@ -137,7 +140,7 @@ def _of_server(fabric: Fabric, ports: tuple[Port, ...], storm: Storm) -> Iterato
 
 
 def _named(fabric: Fabric, port: Port, victims: list[Port], time_ns: int, **fields: Any) -> WatchdogEvent:
-    """By the names of the ports and of the other ends of their cables."""
+    """An event with the names of the ports and of the other ends of their cables."""
     peers = [fabric.peer(one) for one in (port, *victims)]
     culprit, *senders = (f"{peer.node}.{peer.name}" for peer in peers)
     age_s = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time_ns) / 1e9

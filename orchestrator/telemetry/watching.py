@@ -14,12 +14,11 @@ from orchestrator.lab import namespaces
 from orchestrator.telemetry.background import BackgroundProcesses
 from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.drivers import Drivers
-from orchestrator.telemetry.endpoints import EndpointPauses
 from orchestrator.telemetry.events import warning
 from orchestrator.telemetry.interfaces import Interfaces
 from orchestrator.telemetry.monitor import Monitor, Snapshot
 from orchestrator.telemetry.ports import WatchedPorts, watch_host, watch_lab
-from orchestrator.telemetry.programs import ProgramCounters
+from orchestrator.telemetry.programs import EndpointPauses, ProgramCounters
 from orchestrator.telemetry.reading import Reading, Source, empty
 from orchestrator.telemetry.soft_switches import SoftSwitches
 
@@ -70,7 +69,7 @@ def one_interval(ports: WatchedPorts, sources: Sources, seconds: float) -> Snaps
     """Watch for `seconds`; counters that cannot be read are reported on standard error."""
     monitor = Monitor(ports, sources.read)
     time.sleep(seconds)
-    snapshot = monitor.look()
+    snapshot = monitor.poll()
     for event in snapshot.events:
         if event.kind == "unreadable":
             print(warning(event), file=sys.stderr)

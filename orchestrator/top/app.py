@@ -91,15 +91,15 @@ class TopApp(App[None]):
         """Look at once, and then again and again."""
         self._arrange()
         self.table.focus()
-        self.look()
+        self.poll()
         # What is there now stays: to look through it again and again would be half of the work.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        self.set_interval(self._interval_s, self.look)
+        self.set_interval(self._interval_s, self.poll)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read everything; show it unless the screen is frozen."""
-        snapshot = self._monitor.look()
+        snapshot = self._monitor.poll()
         self.log_view.add(snapshot.events)
         if not self.is_frozen:
             self.snapshot = snapshot

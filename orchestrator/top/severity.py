@@ -11,7 +11,7 @@ import numpy as np
 from rich.style import Style
 
 from orchestrator.telemetry.fields import (
-    PRIORITIES,
+    EACH_PRIORITY,
     RX_PAUSE_FRAMES,
     RX_PAUSE_US,
     TX_PAUSE_FRAMES,
@@ -68,9 +68,9 @@ def of_ports(snapshot: Snapshot) -> tuple[Levels, Levels]:
 
 
 def _worst(snapshot: Snapshot, frames: int, time: int) -> Levels:
-    priorities, seconds = slice(0, PRIORITIES), snapshot.rates.seconds
-    share = snapshot.rates.amounts[time, :, priorities] / 1e6 / seconds
-    count = known(snapshot.rates.amounts[frames, :, priorities]) / seconds
+    seconds = snapshot.rates.seconds
+    share = snapshot.rates.amounts[time, :, EACH_PRIORITY] / 1e6 / seconds
+    count = known(snapshot.rates.amounts[frames, :, EACH_PRIORITY]) / seconds
     by_share = np.searchsorted(_SHARES, known(share), side="right")
     by_frames = np.searchsorted(_FRAMES_PER_S, count, side="right")
     return np.asarray(np.where(np.isnan(share), by_frames, by_share).max(axis=1), np.int64)

@@ -65,7 +65,7 @@ def test_top_shows_a_banner_while_a_process_does_not_run(lab: Lab, name: str) ->
         assert not app.banner.display and name not in "".join(text(app))
         first_line = text(app)[1]
         kill(lab, name)
-        app.look()
+        app.poll()
         await pilot.pause()
         shown = text(app)
         banner = " ".join(line.strip() for line in shown[1:4])
@@ -92,7 +92,7 @@ async def until_restarted(app: TopApp, pilot: Pilot[None]) -> None:
     while app.banner.display:
         assert time.monotonic() < end
         await pilot.pause(0.1)
-        app.look()
+        app.poll()
     await pilot.pause()
 
 

@@ -47,7 +47,7 @@ def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callabl
     with watching.watch(*lab.load(), None) as (ports, sources):
         monitor = Monitor(ports, sources.read)
         incast(lab, 1)
-        snapshot = monitor.look()
+        snapshot = monitor.poll()
         time.sleep(0.25)  # the switch has brought its counters up to now
         reading = sources.read()
     switch = counters.read(soft_switch.counters_path(lab.name))["l0g0"]
@@ -84,7 +84,7 @@ def test_the_screen_has_what_an_incast_has_counted(make_lab: Callable[..., Lab])
 
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         await asyncio.to_thread(incast, lab, 1)
-        app.look()
+        app.poll()
         await pilot.press("slash", *"server", "enter", "enter")
         await pilot.pause()
         port = text(app)[0].split()[1]
@@ -185,16 +185,16 @@ def test_rates_and_histories_restart_when_a_fabric_is_rebuilt(make_lab: Callable
         lab.run("ping")
         number = ports.numbers["s01.p0"]
         counters_only = [place for place, field in enumerate(fields.FIELDS) if not field.is_gauge]
-        assert np.nanmax(monitor.look().rates.amounts[counters_only, number]) > 0
+        assert np.nanmax(monitor.poll().rates.amounts[counters_only, number]) > 0
         lab.run("destroy")
         lab.provision()
-        again = monitor.look()
+        again = monitor.poll()
         assert again.reading.present.all() and again.reading.known[fields.RX_FRAMES, :, fields.ALL].all()
         assert np.nanmax(again.rates.amounts[counters_only]) == 0
         past = monitor.past("rx_frames", number, fields.ALL)
         assert past[~np.isnan(past)].tolist() == [0.0]
         sent = pause(lab, "l0g0", "p1", 1 << 3, 5)
-        assert monitor.look().rates.amounts[fields.RX_PAUSE_FRAMES, number, 3] == sent == 5
+        assert monitor.poll().rates.amounts[fields.RX_PAUSE_FRAMES, number, 3] == sent == 5
 
 
 @contextmanager
@@ -226,7 +226,7 @@ def test_counters_of_another_version_are_said_once(
     lab.provision()
     with of_another_version(lab), watching.watch(*lab.load(), None) as (ports, sources):
         monitor = Monitor(ports, sources.read)
-        first, second = monitor.look(), monitor.look()
+        first, second = monitor.poll(), monitor.poll()
         said = {event.port: event.detail for event in first.events if event.kind == "unreadable"}
         assert set(said) == {"s0 and 1 more", "soft switches"}
         assert "hipsnet provision" in said["s0 and 1 more"] and "version" in said["soft switches"]

@@ -95,7 +95,7 @@ def line_of(app: TopApp, *words: str) -> list[str]:
 def test_the_table_shows_the_frames_that_were_on_the_wire(lab: Lab) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         sent = pause(lab, "l0g0", "p1", 1 << 3, 37)
-        app.look()
+        app.poll()
         assert app.snapshot is not None
         await pilot.pause()
         seconds = app.snapshot.rates.seconds
@@ -105,7 +105,7 @@ def test_the_table_shows_the_frames_that_were_on_the_wire(lab: Lab) -> None:
         assert sent == 37
         assert line_of(app, "l0g0.p1", "3")[5] == found[3]  # what the one received, the other sent
         assert line_of(app, "s00.p0", "3")[3] == "0"
-        app.look()
+        app.poll()
         await pilot.pause()
         assert line_of(app, "s01.p0", "3")[3] == "0"
 
@@ -115,7 +115,7 @@ def test_the_table_shows_the_frames_that_were_on_the_wire(lab: Lab) -> None:
 def test_one_port_shows_its_total_and_who_stops_it(lab: Lab) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         sent = pause(lab, "l1g1", "p0", 1 << 3 | 1 << 5, 11)
-        app.look()
+        app.poll()
         await pilot.press("slash", *"s01.p1", "space", *"p5", "enter", "enter")
         await pilot.pause()
         assert isinstance(app.screen, DetailScreen)
@@ -130,7 +130,7 @@ def test_one_port_shows_its_total_and_who_stops_it(lab: Lab) -> None:
 def test_deadlocks_stand_above_the_pauses(lab: Lab) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         pause(lab, "l0g0", "p1", 1 << 3, 2)
-        app.look()
+        app.poll()
         await pilot.press("3")
         assert app.snapshot is not None and app.snapshot.deadlocks == ()
         assert not any("deadlock" in line for line in text(app))
@@ -149,7 +149,7 @@ def test_a_server_that_stops_a_server_is_seen_from_both_sides(make_lab: Callable
 
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         pause(lab, "s1", "p1", 1 << 4, 5)  # p1 of s1 leads to p0 of s0
-        app.look()
+        app.poll()
         await pilot.press("2")
         await pilot.pause()
         signs = next(line for line in text(app) if "s0 " in line and "s2 " in line)
@@ -192,19 +192,19 @@ def test_a_cut_cable_is_seen_and_logged(lab: Lab) -> None:
         # in a process of its own: this thread runs an event loop already
         run("ip", "-n", lab.namespace("l0g0"), "link", "set", "p1", "down")
         await pilot.press("4")
-        await look_until(app, pilot, " 2 down")
+        await poll_until(app, pilot, " 2 down")
         assert line_of(app, "link", "down", "s01.p0")
         run("ip", "-n", lab.namespace("l0g0"), "link", "set", "p1", "up")
-        await look_until(app, pilot, " 0 down")
+        await poll_until(app, pilot, " 0 down")
         assert line_of(app, "link", "up", "s01.p0")
 
     drive(lab, act)
 
 
-async def look_until(app: TopApp, pilot: Pilot[None], wanted: str) -> None:
+async def poll_until(app: TopApp, pilot: Pilot[None], wanted: str) -> None:
     """Look until the line at the top has that: the kernel tells of a carrier when it has time."""
     for _ in range(100):
-        app.look()
+        app.poll()
         await pilot.pause(0.05)
         if wanted in text(app)[0]:
             return
@@ -220,13 +220,13 @@ def test_only_what_changed_is_drawn_again(lab: Lab) -> None:
             drawn.append((self.id, len(regions)))
             return refresh(self, *regions, **options)  # type: ignore[arg-type]
 
-        app.look()
+        app.poll()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(LineView, "refresh", spy)
             app._show()
             assert drawn == []
             pause(lab, "l0g0", "p1", 1 << 3, 2)
-            app.look()
+            app.poll()
         assert [view for view, _ in drawn] == ["ports"]
 
     drive(lab, act)

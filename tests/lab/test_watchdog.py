@@ -66,7 +66,7 @@ def storm(lab: Lab, seconds: float) -> tuple[traffic.Result, tuple[SwitchEvent, 
         monitor = Monitor(watched_ports, sources.read)
         result = traffic.run(topology, fabric, flows, seconds, (frozen,))
         found = wait_for(lab, 2)
-        log = [(event.kind, event.port) for event in monitor.look().events if event.kind in kinds]
+        log = [(event.kind, event.port) for event in monitor.poll().events if event.kind in kinds]
     assert log == [(kind, "l0g0.p0") for kind in kinds]
     return result, found
 
@@ -155,13 +155,13 @@ def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action
             sends.send(other)
         assert moved("drop_storm") == (10 if action == "drop" else 0)
         assert moved("forwarded") == (10 if action == "drop" else 20)
-        (event,) = monitor.look().events
+        (event,) = monitor.poll().events
         assert (event.kind, event.port) == ("storm detected", f"{node}.{onward.name}")
-        assert f"stopped by {culprit.node}.{culprit.name}" in event.detail
+        assert f"paused by {culprit.node}.{culprit.name}" in event.detail
         assert f"holds up {out.node}.{out.name}" in event.detail
         pauses.send(pfc(1 << PRIORITY, (0,) * 8))
         time.sleep(RESTORE / 1e3)
-        assert [found.kind for found in monitor.look().events] == ["storm restored"]
+        assert [found.kind for found in monitor.poll().events] == ["storm restored"]
     begun, restored = told()
     for found in (begun, restored):
         assert (found["port"], found["priority"], found["action"]) == (event.port, PRIORITY, action)

@@ -17,7 +17,7 @@ from hipsnet.topology import Topology, build
 from orchestrator.telemetry import fields, printing
 from orchestrator.telemetry.cables import Peers, sum_up
 from orchestrator.telemetry.events import changes_of_links, changes_of_storms, storms
-from orchestrator.telemetry.fields import ALL, COLUMNS, FIELDS
+from orchestrator.telemetry.fields import ALL, FIELDS, PRIORITY_SLOTS
 from orchestrator.telemetry.monitor import Monitor
 from orchestrator.telemetry.pauses import pauses, roots, stoppers_of
 from orchestrator.telemetry.ports import WatchedPorts, watch_lab
@@ -125,7 +125,7 @@ def test_the_history_of_a_port_ends_where_its_counters_restart(bcube: WatchedPor
         readings.append(found)
     monitor = Monitor(bcube, iter(readings).__next__)
     for _ in range(4):
-        monitor.look()
+        monitor.poll()
     past = monitor.past("rx_frames", number, ALL)
     assert past[~np.isnan(past)].tolist() == [0.0, 3.0]
     untouched = monitor.past("rx_frames", other, ALL)
@@ -194,7 +194,7 @@ def test_a_circle_has_no_beginning() -> None:
 
 def amounts(ports: WatchedPorts, **values: float) -> Rates:
     """Of one second; the values are those of port 0 in priority 3."""
-    found = np.full((len(FIELDS), len(ports), COLUMNS), np.nan)
+    found = np.full((len(FIELDS), len(ports), PRIORITY_SLOTS), np.nan)
     for name, value in values.items():
         found[fields.INDEX[name], 0, 3] = value
     return Rates(1.0, found)
@@ -243,7 +243,7 @@ def test_the_samples_of_a_port_contain_each_number_once(
         for time_s in (0, 1)
     ]
     monitor = Monitor(bcube, iter(readings).__next__)
-    snapshot = monitor.look()
+    snapshot = monitor.poll()
     printing.as_json(snapshot)
     found = [entry for entry in json.loads(capsys.readouterr().out)["samples"] if entry["port"] == "s00.p0"]
     assert [entry["priority"] for entry in found] == [3, 5, None]

@@ -130,7 +130,7 @@ def test_columns_of_large_numbers_never_touch(size: tuple[int, int]) -> None:
         async with app.run_test(size=size) as pilot:
             for by, _ in enumerate(SORTS):
                 app.table.sort(by, True)
-                app.look()
+                app.poll()
                 await pilot.pause()
                 shown = [
                     "".join(segment.text for segment in strip)
@@ -165,7 +165,7 @@ def test_a_filter_that_matches_nothing_says_so() -> None:
     async def main() -> None:
         app = TopApp(ports, Monitor(ports, loaded(ports)), interval_s=1000)
         async with app.run_test(size=(80, 24)) as pilot:
-            app.look()
+            app.poll()
             await pilot.press("slash", *"zzz")
             await pilot.pause()
             assert " no line matches 'zzz'; Esc shows all lines" in app.table._strips[1].text

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.telemetry.driver_names import meanings
+from orchestrator.telemetry.drivers import meanings
 from orchestrator.telemetry.fields import ALL, FIELDS
 
 
