@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The userspace networking stack: C programs on rings that they share with the kernel."""
+"""The userspace networking stack: C on rings shared with the kernel, and its Python bindings."""

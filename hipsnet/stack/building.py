@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C programs and libraries of this room: compiled once on a machine, and kept."""
+"""The C programs and libraries of this package: compiled once on a machine, and cached."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def binary(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
-    """The program of `sources`, by their paths in this room, kept in `folder` under a digest of what it is made of.
+    """The program of `sources` (paths in this package), cached in `folder` under a digest of its parts.
 
-    It is compiled if need be, and linked with the libraries `link` (`bpf` for -lbpf). Raises CapabilityError
+    It is compiled if necessary, and linked with the libraries `link` (`bpf` for -lbpf). Raises CapabilityError
     without a C compiler, with the compiler's messages, or if others could write in `folder`.
     """
     return _built(name, sources, folder, (), link)
 
 
 def library(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
-    """A shared library, as `binary` is a program: to be opened by cffi."""
+    """A shared library for cffi; otherwise like `binary`."""
     return _built(f"{name}.so", sources, folder, _LIBRARY_FLAGS, link)
 
 
@@ -56,14 +56,14 @@ def _built(
 
 
 def _include_folders() -> tuple[Path, ...]:
-    """Where headers are looked for: the stack's, those of hipsnet's other packages, the kernel programs'."""
+    """The folders of headers: those of the stack, of hipsnet's other packages, of the kernel programs."""
     return FOLDER, FOLDER.parent, kernel.FOLDER
 
 
 def _texts(sources: Sequence[Path]) -> dict[Path, bytes]:
-    """The sources, and every header of ours that they include, however far down.
+    """The sources and all headers of this repository that they include, directly or not.
 
-    It is what `cc -MM` tells, but a program that is kept is found without a compiler, and at once.
+    The same as `cc -MM`, but fast, and without a compiler on machines where the program is cached.
     """
     found: dict[Path, bytes] = {}
     waiting = [*sources]
@@ -93,7 +93,7 @@ def _compile(name: str, command: Sequence[str], path: Path) -> None:
         Path(part).replace(path)
     except FileNotFoundError:
         raise CapabilityError(
-            f"a C compiler wanted for {name}, no cc found; run: apt install gcc libc6-dev"
+            f"cannot compile {name}: there is no C compiler (cc); run: apt install gcc libc6-dev"
         ) from None
     finally:
         Path(part).unlink(missing_ok=True)

@@ -136,7 +136,7 @@ def _triple(line: Line) -> Iterator[str]:
 
 def _start(fabric: str, wanted: Sequence[Line]) -> None:
     command = [_NAME, fabric, *_arguments(wanted)]
-    # It goes into the background by itself when it is ready.
+    # The process forks into the background when it is ready.
     done = subprocess.run(
         command, executable=program(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

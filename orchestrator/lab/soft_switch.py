@@ -168,7 +168,7 @@ def _start(fabric: str, content: str) -> None:
     path = state.folder(fabric) / _CONFIG
     state.write_text(path, content)
     command = [_NAME, fabric, soft_switch_config.digest(content), str(path)]
-    # It goes into the background by itself when it is ready.
+    # The process forks into the background when it is ready.
     done = subprocess.run(
         command, executable=program(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

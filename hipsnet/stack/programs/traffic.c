@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Traffic for measurements: sends RoCE-marked datagrams through AF_XDP at a rate, honours PFC, and counts
- *what arrives. One thread serves many ports in many namespaces. The UDP payload is not RoCE: it has the
- *numbers of the flow and the frame, by which the receiver detects losses.
+ * what arrives. One thread serves many ports in many namespaces. The UDP payload is not RoCE: it has the
+ * numbers of the flow and the frame, by which the receiver detects losses.
  *
  * Usage: hipsnet-traffic MILLISECONDS < PLAN
  *	port NAMESPACE IFNAME MAP KEY RATE BURST_NS FROZEN
  *	flow PORT MAC_TO MAC_FROM IP_TO IP_FROM BYTES PRIORITY DSCP
- * MAP is the id of the XSKMAP of the interface's program, KEY the port's index in it. A port serves its flows
- *in turn. FROZEN is a priority that the port pauses at its peer throughout; -1: none. Prints a line for each
- *port and flow at the end, in order: a keyword and numbers (see report()).
+ * MAP is the id of the XSKMAP of the interface's program, KEY the port's index in it. A port serves its
+ * flows in turn. FROZEN is a priority that the port pauses at its peer throughout; -1: none. Prints a line
+ * for each port and flow at the end, in order: a keyword and numbers (see report()).
  */
 #define _GNU_SOURCE
 #include <sys/epoll.h>

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reliable connection: its C core for Python, and its pairs."""
+"""The reliable connection: the C core and queue pairs for Python."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lossless soft switch: what it counts and tells."""
+"""The lossless soft switch: its counters and events."""

@@ -4,20 +4,20 @@
  * may have, and when its sender has to be paused. Numbers only, no frames.
  *
  * Every byte is charged to a priority group, the (port, priority) by which it arrived, and to an egress
- *queue, the (port, priority) by which it will leave. A priority group fills three parts in this order, and
- *empties them in reverse:
+ * queue, the (port, priority) by which it will leave. A priority group fills three parts in this order, and
+ * empties them in reverse:
  *
  *	reserved	guaranteed to the group
  *	shared		from the pool of all groups, up to the group's limit
  *	headroom	of lossless priorities: for what still arrives after XOFF
  *
  * The limit of a group in the pool is `xoff` (static), or `alpha` times the free part of the pool (dynamic:
- *the fuller the pool, the lower the limits, so that some of it always remains free). Beyond the limit a frame
- *goes to the headroom, and the group's sender is to be paused. It may resume when the headroom is empty and
- *the group holds at most `xon`, or is `hysteresis` below its dynamic limit.
+ * the fuller the pool, the lower the limits, so that some of it always remains free). Beyond the limit a
+ * frame goes to the headroom, and the group's sender is to be paused. It may resume when the headroom is
+ * empty and the group holds at most `xon`, or is `hysteresis` below its dynamic limit.
  *
  * A lossy priority is limited at the egress: a queue may hold its own `reserved` and alpha times the free
- *part of the pool. Frames beyond that are dropped (tail drop).
+ * part of the pool. Frames beyond that are dropped (tail drop).
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A switch, sans-I/O: ports, the shared buffer between them, and the forwarding. The caller provides frames
- *and time, and acts on the results:
+ * and time, and acts on the results:
  *
  *	switch_receive()	a frame has arrived: returns its egress ports
  *	switch_admit()		for each egress port: enqueues the frame, or drops it

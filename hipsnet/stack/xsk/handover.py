@@ -82,7 +82,7 @@ def _read_reply(giver: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600) -> None:
-    """Hand the ports' sockets to whoever may connect to `path` (by its `mode`), one worker at a time; for ever.
+    """Hand the ports' sockets to processes that may connect to `path` (by its `mode`), one at a time, forever.
 
     To be called in the node's namespace, by root.
     """

@@ -3,16 +3,16 @@
  * AF_XDP sockets: frames to and from one queue of an interface, bypassing the kernel's network stack.
  *
  * Frames lie in a memory (the UMEM) shared with the kernel and cut into chunks of 4096 bytes. A memory has
- *two zones. In the receive zone chunks are independent: a received frame occupies up to three of them,
- *anywhere, and is described by spans. In the send zone each frame has as many adjacent chunks as the longest
- *frame needs: an outgoing frame is one flat buffer and is built in place.
+ * two zones. In the receive zone chunks are independent: a received frame occupies up to three of them,
+ * anywhere, and is described by spans. In the send zone each frame has as many adjacent chunks as the
+ * longest frame needs: an outgoing frame is one flat buffer and is built in place.
  *
  * One memory serves one or many sockets, also of several namespaces. Sockets that share a memory can send
- *what another one received without a copy: see xsk_forward.
+ * what another one received without a copy: see xsk_forward.
  *
  * A chunk is always in exactly one place: free, in the fill ring (the kernel may receive into it), with the
  * caller (received and not released, or reserved and not committed), or in the transmit ring (the kernel has
- *not sent it yet). Nothing is allocated once a socket is open. One thread owns a memory and its sockets.
+ * not sent it yet). Nothing is allocated once a socket is open. One thread owns a memory and its sockets.
  *
  *	struct xsk_memory *memory;
  *	struct xsk *xsk;
