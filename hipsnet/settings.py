@@ -17,6 +17,8 @@ from hipsnet.units import format_size, format_time, parse_size, parse_time
 
 ALGORITHMS = ("hips", "ring", "mesh", "ps")
 EXCHANGES = ("mesh", "ring", "ps")
+TOKEN_CHARACTERS = 16
+"""The shortest token of a job of several ranks: 16 hexadecimal digits are 64 random bits."""
 TRANSPORTS = ("tcp", "verbs", "xdp")
 
 
@@ -47,13 +49,15 @@ class Variable:
     name: str
     kind: Kind
     flag: Flag | None = None
+    is_secret: bool = False
 
     def read(self, text: str, source: str | None = None) -> Any:
         """Return the value that `text` stands for; InputError names `source` (the variable unless given)."""
         try:
             return self.kind.parse(text)
         except ValueError:
-            raise InputError(f"{source or self.name}: found {text!r}; allowed: {self.kind.allowed}") from None
+            found = f"{len(text)} characters" if self.is_secret else repr(text)
+            raise InputError(f"{source or self.name}: found {found}; allowed: {self.kind.allowed}") from None
 
 
 def _text(pattern: str, allowed: str) -> Kind:
@@ -159,7 +163,7 @@ VARIABLES = (
         "port", "HIPSNET_PORT", _whole(1, 65534),
         Flag("--port", "TCP port of the engine; MASTER_PORT is the next", "NUMBER", _CARRIER),
     ),
-    Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters")),
+    Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters"), None, True),
     Variable(
         "timeout_s", "HIPSNET_TIMEOUT", _seconds(),
         Flag("--timeout", "give a silent peer up after this time: 10, 500ms, 2min", "TIME", _PATIENCE),
@@ -203,7 +207,8 @@ class Settings:
     `exchange` is the exchange of hips inside a level: empty for the fabric's default (mesh on BCube, ring
     on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
-    port address. `token` is the job's secret: connections without it are refused. A silent peer is warned
+    port address. `token` is the job's secret, of at least 16 characters if there are
+    several ranks: connections without it are refused. A silent peer is warned
     of after `warn_s` and given up after `timeout_s`; all have `start_timeout_s` to join (in seconds).
     `ack_timeout`, `retries` and `rnr_retries` are those of RDMA queue pairs (docs/roce.md).
     Raises InputError where a value is not allowed.
@@ -235,6 +240,12 @@ class Settings:
         if self.rank >= self.world_size:
             raise InputError(
                 f"RANK: found {self.rank}; allowed: 0 to {self.world_size - 1}, one below WORLD_SIZE"
+            )
+        if self.world_size > 1 and len(self.token) < TOKEN_CHARACTERS:
+            raise InputError(
+                f"HIPSNET_TOKEN: has {len(self.token)} characters; a job of several ranks needs a secret of at "
+                f"least {TOKEN_CHARACTERS}, the same on every rank, like the output of `openssl rand -hex 16` "
+                "(`hipsnet run` makes one)"
             )
 
     @classmethod

@@ -21,7 +21,7 @@ from hipsnet.engine.reduction import DTYPES
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Peer
 from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs.qp_attributes import QpAttributes

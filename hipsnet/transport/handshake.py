@@ -1,96 +1,112 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connecting neighbours over TCP: who may speak, who they are, and whether both mean the same job.
+"""Connecting neighbours over TCP: the lower rank calls, the higher one listens, on port addresses only.
 
-The lower rank connects, the higher one listens, on the address of the port that the connection belongs to.
-Both send a greeting, authenticated by the job's token (HMAC-SHA256; the token itself never travels). A stranger
-is disconnected without an answer; a member of the job that runs something else is an error on both sides.
+Anyone who reaches a port address may connect, so a listener trusts nothing before the greeting (greeting.py):
+connections from addresses that no awaited peer has are closed at once, the others have GREETING_S to finish, and
+at most HALF_OPEN of them may be unfinished. A stranger gets no answer beyond a nonce. A member of the job that
+runs something else is an error on both sides.
 """
 
 from __future__ import annotations
 
 import errno
-import hmac
+import resource
+import secrets
 import selectors
 import socket
-import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from time import monotonic
 
 from hipsnet.errors import TransportError
+from hipsnet.transport.greeting import (
+    GREETING_BYTES,
+    HELLO,
+    NONCE_BYTES,
+    PROTOCOL_VERSION,
+    End,
+    Greeting,
+    Role,
+    Session,
+    pack_hello,
+    unpack_hello,
+)
 from hipsnet.transport.interface import Peer
 
-PROTOCOL_VERSION = 2
-MAGIC = b"HiPS"
-CONFIGURATION_BYTES = 256
-# magic, version, role (0 connects, 1 listens), rank, world size, own port, the other's port, configuration
-BODY = struct.Struct(f"<4sHHIIHH{CONFIGURATION_BYTES}s")
-GREETING_BYTES = BODY.size + sha256().digest_size
-
 RETRY_S = 0.02
+GREETING_S = 10.0
+HALF_OPEN = 64
+"""Accepted connections whose greeting is not complete; a further one replaces the oldest."""
+
 RETRIED = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.ECONNRESET}
-
-
-@dataclass(frozen=True)
-class Greeting:
-    """What this rank says of itself; `configuration` is everything that must be the same on every rank."""
-
-    rank: int
-    world_size: int
-    configuration: str
-    token: str
-
-    def pack(self, role: int, peer: Peer) -> bytes:
-        configuration = self.configuration.encode()
-        if len(configuration) > CONFIGURATION_BYTES:
-            raise TransportError(
-                f"the configuration text has {len(configuration)} bytes; {CONFIGURATION_BYTES} fit"
-            )
-        body = BODY.pack(
-            MAGIC,
-            PROTOCOL_VERSION,
-            role,
-            self.rank,
-            self.world_size,
-            peer.port,
-            peer.remote_port,
-            configuration,
-        )
-        return body + self.seal(body)
-
-    def unpack(self, raw: bytes, role: int) -> tuple[int, int, int]:
-        """(rank, its port, my port) of the sender; PermissionError for a stranger, TransportError for a misfit."""
-        body, seal = raw[: BODY.size], raw[BODY.size :]
-        if not hmac.compare_digest(seal, self.seal(body)):
-            raise PermissionError
-        magic, version, its_role, rank, world_size, its_port, my_port, configuration = BODY.unpack(body)
-        if magic != MAGIC or its_role != role:
-            raise PermissionError
-        for what, mine, its in (
-            ("protocol version", PROTOCOL_VERSION, version),
-            ("world size", self.world_size, world_size),
-            ("configuration", self.configuration, configuration.rstrip(b"\0").decode(errors="replace")),
-        ):
-            if mine != its:
-                raise TransportError(
-                    f"rank {self.rank} and rank {rank} do not run the same job: "
-                    f"{what} {mine!r} here, {its!r} there; "
-                    "start every rank with the same settings and the same hipsnet"
-                )
-        return rank, its_port, my_port
-
-    def seal(self, body: bytes) -> bytes:
-        """What only the members of this job can put under `body`."""
-        return hmac.digest(self.token.encode(), body, "sha256")
+EXHAUSTED = {errno.EMFILE, errno.ENFILE}
 
 
 def connect_all(
     greeting: Greeting, peers: Sequence[Peer], tcp_port: int, timeout_s: float
 ) -> list[socket.socket]:
     """One connected socket per peer, in their order. Raises TransportError naming the peers that are missing."""
-    with _Meeting(greeting, peers, tcp_port) as meeting:
+    with enough_descriptors(), _Meeting(greeting, peers, tcp_port) as meeting:
         return meeting.hold(timeout_s)
+
+
+@contextmanager
+def enough_descriptors() -> Iterator[None]:
+    """Turn the exhaustion of file descriptors into a TransportError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in EXHAUSTED:
+            raise
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        raise TransportError(
+            f"no file descriptor is left for the connections to the neighbours: {error.strerror} "
+            f"(RLIMIT_NOFILE is {limit}); raise it with `ulimit -n`"
+        ) from error
+
+
+@dataclass(eq=False)
+class _HalfOpen:
+    """A connection whose greeting is not complete; `peer` is None while a caller has not said who it is."""
+
+    sock: socket.socket
+    deadline_s: float
+    peer: Peer | None = None
+    nonce: bytes = field(default_factory=lambda: secrets.token_bytes(NONCE_BYTES))
+    session: Session | None = None  # once the other's hello is here
+    received: bytes = b""
+
+    @property
+    def role(self) -> Role:
+        """The role of the other end."""
+        return Role.CALLER if self.peer is None else Role.LISTENER
+
+    def read(self) -> bool:
+        """Read what is missing of the present message, and no byte more; True when it is complete.
+
+        Raises ConnectionError at the end of the stream.
+        """
+        size = GREETING_BYTES if self.session else HELLO.size
+        try:
+            more = self.sock.recv(size - len(self.received))
+        except BlockingIOError:
+            return False
+        if not more:
+            raise ConnectionResetError(errno.ECONNRESET, "it closed the connection")
+        self.received += more
+        return len(self.received) == size
+
+    def begin_session(self, nonce: bytes) -> None:
+        """The other end's nonce is known."""
+        mine = _end(self.sock.getsockname(), self.nonce)
+        other = _end(self.sock.getpeername(), nonce)
+        self.session = Session(other, mine) if self.role == Role.CALLER else Session(mine, other)
+
+
+def _end(name: tuple[str, int], nonce: bytes) -> End:
+    address, tcp_port = name
+    return End(address, tcp_port, nonce)
 
 
 class _Meeting:
@@ -101,8 +117,9 @@ class _Meeting:
         self._peers = peers
         self._tcp_port = tcp_port
         self._selector = selectors.DefaultSelector()
-        self._half_open: set[socket.socket] = set()
-        self._met: dict[Peer, socket.socket] = {}
+        self._listeners: list[socket.socket] = []
+        self._half_open: dict[socket.socket, _HalfOpen] = {}  # the oldest first
+        self._connected: dict[Peer, socket.socket] = {}
         self._retries: list[tuple[float, Peer]] = []
         self._last_error: dict[Peer, str] = {}
 
@@ -111,36 +128,56 @@ class _Meeting:
 
     def __exit__(self, *failure: object) -> None:
         self._selector.close()
-        for sock in self._half_open:
+        for sock in [*self._listeners, *self._half_open]:
             sock.close()
         if failure[0] is not None:
-            for sock in self._met.values():
+            for sock in self._connected.values():
                 sock.close()
 
     def hold(self, timeout_s: float) -> list[socket.socket]:
         deadline = monotonic() + timeout_s
-        lower = {peer.local_address for peer in self._peers if peer.rank < self._greeting.rank}
-        for address in sorted(lower):
+        callers = {peer.local_address for peer in self._peers if peer.rank < self._greeting.rank}
+        for address in sorted(callers):
             self._listen(address)
         self._retries = [(0.0, peer) for peer in self._peers if peer.rank > self._greeting.rank]
-        while len(self._met) < len(self._peers):
+        while len(self._connected) < len(self._peers):
             now = monotonic()
             if now > deadline:
                 raise TransportError(self._missing(timeout_s))
-            due, self._retries = (
-                [peer for at, peer in self._retries if at <= now],
-                [(at, peer) for at, peer in self._retries if at > now],
-            )
+            self._expire(now)
+            due = [peer for at, peer in self._retries if at <= now]
+            self._retries = [(at, peer) for at, peer in self._retries if at > now]
             for peer in due:
                 self._call(peer)
-            for key, _ in self._selector.select(RETRY_S):
-                step: Callable[[socket.socket], None] = key.data
+            for key, events in self._selector.select(RETRY_S):
                 assert isinstance(key.fileobj, socket.socket)
-                step(key.fileobj)
-        return [self._met[peer] for peer in self._peers]
+                self._serve(key.fileobj, events)
+        return [self._connected[peer] for peer in self._peers]
+
+    def _serve(self, sock: socket.socket, events: int) -> None:
+        half = self._half_open.get(sock)
+        if half is None:
+            if sock in self._listeners:  # else it was dropped a moment ago
+                self._accept(sock)
+            return
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._on_called(half)
+            elif half.read():
+                self._on_message(half)
+        except PermissionError:
+            self._on_stranger(half)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
+            self._give_up(half, error.errno or errno.ECONNRESET)
+
+    # listening
 
     def _listen(self, address: str) -> None:
-        listener = self._track(socket.socket())
+        listener = socket.socket()
+        self._listeners.append(listener)
+        listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((address, self._tcp_port))
@@ -149,41 +186,37 @@ class _Meeting:
                 f"rank {self._greeting.rank} cannot listen on {address}:{self._tcp_port}: {error.strerror}; "
                 "is the fabric provisioned, and does no other job use this port (HIPSNET_PORT)?"
             ) from error
-        listener.listen(64)
-        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        listener.listen(HALF_OPEN)
+        self._selector.register(listener, selectors.EVENT_READ)
 
     def _accept(self, listener: socket.socket) -> None:
-        sock = self._track(listener.accept()[0])
-        self._selector.register(sock, selectors.EVENT_READ, self._greeted_by_caller)
-
-    def _greeted_by_caller(self, sock: socket.socket) -> None:
-        raw = self._read_greeting(sock)
-        if raw is None:
-            return
         try:
-            rank, its_port, my_port = self._greeting.unpack(raw, role=0)
-        except PermissionError:
-            self._drop(sock)
+            sock, (source, _) = listener.accept()
+        except OSError as error:
+            if error.errno in EXHAUSTED and not self._drop_oldest_accepted():
+                raise
+            return  # the caller has gone, or there is a descriptor for it now
+        here = listener.getsockname()[0]
+        callers = {(p.remote_address, p.local_address) for p in self._peers if p.rank < self._greeting.rank}
+        if (source, here) not in callers:
+            sock.close()
             return
-        except TransportError:
-            self._answer_misfit(sock)
-            raise
-        caller = next(
-            (p for p in self._peers if (p.rank, p.remote_port, p.port) == (rank, its_port, my_port)), None
-        )
-        if caller is None or caller in self._met:
-            self._drop(sock)
-            return
-        sock.sendall(self._greeting.pack(1, caller))
-        self._meet(caller, sock)
+        if sum(half.peer is None for half in self._half_open.values()) >= HALF_OPEN:
+            self._drop_oldest_accepted()
+        self._open(sock, None, selectors.EVENT_READ)
 
-    def _answer_misfit(self, sock: socket.socket) -> None:
-        """Let the caller see the difference, too."""
-        stand_in = Peer(0, 0, "", 0, "")
-        sock.sendall(self._greeting.pack(1, stand_in))
+    def _drop_oldest_accepted(self) -> bool:
+        for half in self._half_open.values():
+            if half.peer is None:
+                self._drop(half)
+                return True
+        return False
+
+    # calling
 
     def _call(self, peer: Peer) -> None:
-        sock = self._track(socket.socket())
+        sock = socket.socket()
+        half = self._open(sock, peer, selectors.EVENT_WRITE)
         try:
             sock.bind((peer.local_address, 0))
         except OSError as error:
@@ -193,76 +226,119 @@ class _Meeting:
             ) from error
         code = sock.connect_ex((peer.remote_address, self._tcp_port))
         if code not in (0, errno.EINPROGRESS):
-            self._drop(sock)
-            self._call_again(peer, code)
-            return
-        self._selector.register(sock, selectors.EVENT_WRITE, lambda s: self._called(peer, s))
+            self._give_up(half, code)
 
-    def _called(self, peer: Peer, sock: socket.socket) -> None:
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    def _on_called(self, half: _HalfOpen) -> None:
+        code = half.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._drop(sock)
-            self._call_again(peer, code)
+            self._give_up(half, code)
             return
-        sock.sendall(self._greeting.pack(0, peer))
-        self._selector.modify(sock, selectors.EVENT_READ, lambda s: self._greeted_by_listener(peer, s))
+        half.sock.sendall(pack_hello(half.nonce))
+        self._selector.modify(half.sock, selectors.EVENT_READ)
 
-    def _call_again(self, peer: Peer, code: int) -> None:
-        if code not in RETRIED:
-            raise TransportError(f"rank {self._greeting.rank} cannot reach {peer}: {errno.errorcode[code]}")
-        self._last_error[peer] = errno.errorcode[code]
-        self._retries.append((monotonic() + RETRY_S, peer))
+    # greeting
 
-    def _greeted_by_listener(self, peer: Peer, sock: socket.socket) -> None:
-        raw = self._read_greeting(sock)
-        if raw is None:
-            if sock.fileno() < 0:
-                self._call_again(peer, errno.ECONNRESET)
+    def _on_message(self, half: _HalfOpen) -> None:
+        raw, half.received = half.received, b""
+        if half.session is None:
+            self._on_hello(half, raw)
+        elif half.peer is None:
+            self._on_caller(half, half.session, raw)
+        else:
+            self._greeting.unpack(raw, Role.LISTENER, half.session)
+            self._finish(half, half.peer)
+
+    def _on_hello(self, half: _HalfOpen, raw: bytes) -> None:
+        version, nonce = unpack_hello(raw)
+        if version != PROTOCOL_VERSION:
+            self._on_other_version(half, version)
             return
+        half.begin_session(nonce)
+        assert half.session is not None
+        if half.peer is None:
+            half.sock.sendall(pack_hello(half.nonce))
+        else:
+            half.sock.sendall(self._greeting.pack(Role.CALLER, half.peer, half.session))
+
+    def _on_caller(self, half: _HalfOpen, session: Session, raw: bytes) -> None:
         try:
-            self._greeting.unpack(raw, role=1)
-        except PermissionError:
+            sender = self._greeting.unpack(raw, Role.CALLER, session)
+        except TransportError:
+            stand_in = Peer(0, 0, "", 0, "")  # let the caller see the difference, too
+            half.sock.sendall(self._greeting.pack(Role.LISTENER, stand_in, session))
+            raise
+        for peer in self._peers:
+            ends = peer.rank, peer.remote_port, self._greeting.rank, peer.port
+            if ends == (sender.rank, sender.port, sender.to_rank, sender.to_port):
+                is_awaited = peer not in self._connected and peer.remote_address == session.caller.address
+                if is_awaited and peer.local_address == session.listener.address:
+                    half.sock.sendall(self._greeting.pack(Role.LISTENER, peer, session))
+                    self._finish(half, peer)
+                    return
+        self._drop(half)
+
+    def _on_other_version(self, half: _HalfOpen, version: int) -> None:
+        """Nothing is proved yet: a caller may be a stranger, but what listens at a peer's address is the peer."""
+        words = (
+            f"it speaks version {version} of the protocol, and rank {self._greeting.rank} {PROTOCOL_VERSION}"
+        )
+        if half.peer is not None:
+            raise TransportError(f"{half.peer}: {words}; start every rank with the same hipsnet")
+        source, _ = half.sock.getpeername()
+        for peer in self._peers:
+            if peer.remote_address == source:
+                self._last_error[peer] = words
+        with suppress(OSError):
+            half.sock.sendall(pack_hello(half.nonce))
+        self._drop(half)
+
+    def _on_stranger(self, half: _HalfOpen) -> None:
+        if half.peer is not None:
             raise TransportError(
-                f"rank {self._greeting.rank}: {peer} does not know this job's token (HIPSNET_TOKEN)"
+                f"rank {self._greeting.rank}: {half.peer} does not know this job's token (HIPSNET_TOKEN)"
             ) from None
-        self._meet(peer, sock)
+        self._drop(half)
 
-    def _read_greeting(self, sock: socket.socket) -> bytes | None:
-        """The whole greeting, or None: not yet all there, or (then the socket is closed) never."""
-        try:
-            raw = sock.recv(GREETING_BYTES, socket.MSG_PEEK)
-            if len(raw) == GREETING_BYTES:
-                return sock.recv(GREETING_BYTES)
-            if raw:
-                return None
-        except BlockingIOError:
-            return None
-        except OSError:
-            pass
-        self._drop(sock)
-        return None
+    # ends
 
-    def _meet(self, peer: Peer, sock: socket.socket) -> None:
-        self._selector.unregister(sock)
-        self._half_open.discard(sock)
-        self._met[peer] = sock
-
-    def _track(self, sock: socket.socket) -> socket.socket:
+    def _open(self, sock: socket.socket, peer: Peer | None, events: int) -> _HalfOpen:
         sock.setblocking(False)
-        self._half_open.add(sock)
-        return sock
+        half = _HalfOpen(sock, monotonic() + GREETING_S, peer)
+        self._half_open[sock] = half
+        self._selector.register(sock, events)
+        return half
 
-    def _drop(self, sock: socket.socket) -> None:
-        if sock in self._selector.get_map():
-            self._selector.unregister(sock)
-        self._half_open.discard(sock)
-        sock.close()
+    def _finish(self, half: _HalfOpen, peer: Peer) -> None:
+        self._selector.unregister(half.sock)
+        del self._half_open[half.sock]
+        self._connected[peer] = half.sock
+
+    def _expire(self, now_s: float) -> None:
+        for half in [half for half in self._half_open.values() if half.deadline_s <= now_s]:
+            self._give_up(half, errno.ETIMEDOUT)
+
+    def _give_up(self, half: _HalfOpen, code: int) -> None:
+        """Drop the connection; call the peer again if it was called, and may come yet."""
+        self._drop(half)
+        if half.peer is None:
+            return
+        if code not in RETRIED | {errno.EPIPE}:
+            raise TransportError(
+                f"rank {self._greeting.rank} cannot reach {half.peer}: {errno.errorcode[code]}"
+            )
+        self._last_error[half.peer] = errno.errorcode[code]
+        self._retries.append((monotonic() + RETRY_S, half.peer))
+
+    def _drop(self, half: _HalfOpen) -> None:
+        del self._half_open[half.sock]
+        self._selector.unregister(half.sock)
+        half.sock.close()
 
     def _missing(self, timeout_s: float) -> str:
         missing = [
             f"{peer}" + (f" [{self._last_error[peer]}]" if peer in self._last_error else "")
             for peer in self._peers
-            if peer not in self._met
+            if peer not in self._connected
         ]
         return (
             f"rank {self._greeting.rank} waited {timeout_s:g} s for {', '.join(missing)}; "

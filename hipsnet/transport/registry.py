@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hipsnet.errors import CapabilityError
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Transport
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 from hipsnet.transport.xdp.options import NodePorts

@@ -298,25 +298,46 @@ def test_a_fabric_that_is_not_there_is_told(tmp_path: Path) -> None:
     )
 
 
+TOKEN = "0123456789abcdef"
+
+
 def test_settings_survive_the_environment() -> None:
-    own = Settings(3, 9, "/x/topology.yaml", exchange=("mesh", "ring"), one_way=True, token="t", warn_s=0.25)
+    own = Settings(
+        3, 9, "/x/topology.yaml", exchange=("mesh", "ring"), one_way=True, token=TOKEN, warn_s=0.25
+    )
     assert Settings.from_environment(own.to_environment()) == own
     assert Settings.from_environment(own.to_environment(), algorithm="ps").algorithm == "ps"
 
 
 @pytest.mark.parametrize("row", VARIABLES, ids=lambda row: row.name)
 def test_wrong_variables_are_answered(row: Any) -> None:
-    environ = Settings(0, 9, "/x/topology.yaml").to_environment() | {row.name: "\0"}
+    environ = Settings(0, 9, "/x/topology.yaml", token=TOKEN).to_environment() | {row.name: "\0"}
     with pytest.raises(InputError, match=row.name):
         Settings.from_environment(environ)
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "HIPSNET_TOPOLOGY"])
 def test_a_missing_place_is_answered(name: str) -> None:
-    environ = Settings(0, 9, "/x/topology.yaml").to_environment()
+    environ = Settings(0, 9, "/x/topology.yaml", token=TOKEN).to_environment()
     del environ[name]
     with pytest.raises(InputError, match=f"{name} is not set.*hipsnet run"):
         Settings.from_environment(environ)
+
+
+@pytest.mark.parametrize("token", ["", TOKEN[:-1]])
+def test_a_short_token_is_refused_for_several_ranks(token: str) -> None:
+    with pytest.raises(InputError, match=f"HIPSNET_TOKEN: has {len(token)} characters; .* at least 16"):
+        Settings(0, 2, "/x/topology.yaml", token=token)
+    environ = Settings(0, 2, "/x/topology.yaml", token=TOKEN).to_environment() | {"HIPSNET_TOKEN": token}
+    with pytest.raises(InputError, match="HIPSNET_TOKEN"):
+        Settings.from_environment(environ)
+    assert Settings(0, 1, "/x/topology.yaml", token=token).token == token
+
+
+def test_a_wrong_token_is_not_printed() -> None:
+    with pytest.raises(InputError, match="HIPSNET_TOKEN: found 21 characters") as caught:
+        Settings(0, 2, "/x/topology.yaml", token="a secret with a blank")
+    assert "secret" not in str(caught.value)
 
 
 def test_json_has_the_promised_shape(lab: Path) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer
 from hipsnet.transport.tcp.transport import TcpTransport
 

@@ -9,7 +9,7 @@ import pytest
 
 from hipsnet import settings
 from hipsnet.errors import CapabilityError
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.registry import OPENERS, Options, open_transport
 
 

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Peer
 from hipsnet.transport.qp_bootstrap import BYE, arrived_before, farewell, swap
 from hipsnet.transport.verbs.devices import gid_of

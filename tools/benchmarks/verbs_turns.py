@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer, Transport
 from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs.devices import endpoint_of

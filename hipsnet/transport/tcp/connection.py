@@ -46,7 +46,9 @@ class Connection:
         self._ahead = memoryview(bytearray(READ_AHEAD_BYTES))
         self._ahead_length = 0
         self._target: memoryview | None = None  # the rest of the write that is coming in
+        self._target_key = 0
         self._immediate = 0
+        self._is_torn = False  # a send was interrupted before it was known how much the kernel has taken
         self._low_water = 1
 
     @property
@@ -65,17 +67,22 @@ class Connection:
         """Hand the kernel what it has room for. Raises ConnectionLost at the end, what came before it is told."""
         outgoing = self.outgoing
         self.is_full = False
+        if self._is_torn:  # another byte could land in the middle of a write, and be taken for its payload
+            raise ConnectionLost("a send was interrupted")
         while outgoing and not self.is_full:
             pieces = [piece for frame in islice(outgoing, FRAMES_PER_CALL) for piece in frame.rest]
+            self._is_torn = True
             try:
                 sent = self.socket.sendmsg(pieces, (), socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 self.is_full = True
             except OSError as error:
+                self._is_torn = False
                 self._read_out()
                 raise _end(error) from error
             else:
                 self._sent(sent)
+            self._is_torn = False
 
     def abandon(self) -> None:
         """Drop the writes that have not begun to leave."""
@@ -87,6 +94,10 @@ class Connection:
         Raises ConnectionLost at the end.
         """
         target = self._target
+        if target is not None and self._target_key not in self._regions:
+            raise ConnectionLost(
+                f"it writes into region {self._target_key}, which is not registered any more"
+            )
         ahead = self._ahead[self._ahead_length :]
         try:
             received = self.socket.recvmsg_into([ahead] if target is None else [target, ahead])[0]
@@ -163,7 +174,7 @@ class Connection:
             position = body + there
             if there < length:
                 self._target = region[offset + there : offset + length]
-                self._immediate = immediate
+                self._target_key, self._immediate = key, immediate
             else:
                 self._completions.append(Completion(Event.WRITTEN, self.index, immediate))
         left = end - position

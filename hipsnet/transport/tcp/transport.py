@@ -12,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.handshake import Greeting, connect_all
+from hipsnet.transport.greeting import Greeting
+from hipsnet.transport.handshake import connect_all, enough_descriptors
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
 from hipsnet.transport.tcp import frame
 from hipsnet.transport.tcp.connection import Connection
 
 ACKNOWLEDGED_STEP_S = 0.001
+MOST_KEYS = 2**32 - 1
+"""Keys come again after so many registrations: a header has 32 bits for them."""
 
 
 class TcpTransport:
@@ -33,11 +36,14 @@ class TcpTransport:
         self._live: dict[int, Connection] = {}  # by descriptor
         self._unstarted: dict[int, Connection] = {}
         self._completions: list[Completion] = []
-        self._epoll = select.epoll()
+        with enough_descriptors():
+            self._epoll = select.epoll()
 
     def register(self, memory: NDArray[np.uint8]) -> Region:
+        while self._next_key in self._regions:
+            self._next_key = self._next_key % MOST_KEYS + 1
         region = Region(self._next_key, memory)
-        self._next_key += 1
+        self._next_key = self._next_key % MOST_KEYS + 1
         self._regions[region.key] = memoryview(memory)  # type: ignore[arg-type]
         return region
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.handshake import Greeting, connect_all
+from hipsnet.transport.greeting import Greeting
+from hipsnet.transport.handshake import connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
 from hipsnet.transport.qp_bootstrap import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.connection import Connection, Kind

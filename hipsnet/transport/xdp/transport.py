@@ -20,7 +20,8 @@ from pyroute2 import IPRoute
 from hipsnet.errors import TransportError
 from hipsnet.stack.ports.loop import Stack
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
-from hipsnet.transport.handshake import Greeting, connect_all
+from hipsnet.transport.greeting import Greeting
+from hipsnet.transport.handshake import connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
 from hipsnet.transport.qp_bootstrap import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.qp_attributes import QpAttributes

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hipsnet.errors import TransportError
 from hipsnet.topology import Fabric
-from hipsnet.transport.handshake import Greeting
+from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer, Region
 from hipsnet.transport.registry import Options, open_transport
 from hipsnet.transport.verbs import queue_pair
