@@ -51,8 +51,10 @@ def _deadlock(topology: Topology) -> Iterator[Finding]:
     ways, fabric = topology.pfc.routes, build(topology)
     if cycle := deadlock.cycle(fabric, ways):
         found = f"{ways}, with which packets can wait for one another: {' -> '.join(cycle)}"
+        lossy = "no pfc section: all traffic lossy"
         cure = deadlock.cure(fabric, ways)
-        yield Finding(("pfc", "routes"), found, f"{cure} (or no pfc section: all traffic lossy)")
+        allowed = f"{cure} (or {lossy})" if cure else f"{lossy}; {topology.fabric.deadlock_note}"
+        yield Finding(("pfc", "routes"), found, allowed)
 
 
 def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:

@@ -34,25 +34,26 @@ class _Entry:
 def cycle(fabric: Fabric, ways: Ways) -> tuple[str, ...] | None:
     """Return a circle of channels that wait for one another, first and last the same, or None.
 
-    `ways` are the routes that lossless traffic may take: "neighbours", one hop only, as HiPS itself goes;
-    "fixed", the routes to the identities; "disjoint", those to every port address and the path sets' detours.
+    `ways` are the routes that lossless traffic may take: "neighbours", one hop only, as HiPS itself goes (where
+    servers have routers as their neighbours: the same as "fixed"); "fixed", the routes to the identities;
+    "disjoint", those to every port address and the path sets' detours.
     """
     found = circle(_graph(fabric, ways))
     return tuple(f"{node}.{fabric.nodes[node].ports[index].name}" for node, index in found) if found else None
 
 
-def cure(fabric: Fabric, ways: Ways) -> str:
-    """Return the widest of the narrower choices of `ways` that cannot deadlock on this fabric."""
+def cure(fabric: Fabric, ways: Ways) -> Ways | None:
+    """Return the widest of the narrower choices of `ways` that cannot deadlock on this fabric, if there is one."""
     every: tuple[Ways, ...] = get_args(Ways)
     narrower = reversed(every[: every.index(ways)])
-    return next(way for way in narrower if cycle(fabric, way) is None)
+    return next((way for way in narrower if cycle(fabric, way) is None), None)
 
 
 def _graph(fabric: Fabric, ways: Ways) -> Graph:
     graph: Graph = defaultdict(set)
-    if ways == "neighbours":  # every packet is consumed where it arrives
+    if ways == "neighbours" and not _behind_routers(fabric):  # every packet is consumed where it arrives
         return graph
-    for base in [fabric.identities] if ways == "fixed" else _server_subnets(fabric):
+    for base in _server_subnets(fabric) if ways == "disjoint" else [fabric.identities]:
         table = _table(fabric, base)
         for entries in table.values():
             for entry in entries:
@@ -61,6 +62,12 @@ def _graph(fabric: Fabric, ways: Ways) -> Graph:
         if ways == "disjoint" and fabric.shape.has_detours:
             _add_detours(fabric, graph, fabric.subnets.index(base), table)
     return graph
+
+
+def _behind_routers(fabric: Fabric) -> bool:
+    """Whether servers have routers as neighbours, so that no traffic between servers is one hop long."""
+    port = fabric.servers[0].ports[0]
+    return any(not isinstance(fabric.nodes[other.node], Server) for other in _neighbours(fabric, port))
 
 
 def _server_subnets(fabric: Fabric) -> tuple[IPv4Network, ...]:

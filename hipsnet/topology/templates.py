@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_origin
 
 from hipsnet.errors import InputError
+from hipsnet.topology import deadlock
 from hipsnet.topology.addressing import server_name
+from hipsnet.topology.building import build
 from hipsnet.topology.document import NotReadable, Problem
 from hipsnet.topology.kinds import FabricKind
 from hipsnet.topology.loading import read
@@ -42,11 +45,7 @@ _REST = """\
 #   dscp: 26
 #   ecn: {{enabled: true, kmin: 100KiB, kmax: 400KiB, pmax: 0.2}}
 
-# pfc:                  # lossless priorities; without this section all traffic is lossy
-#   priorities: [3]
-#   routes: neighbours  # what lossless traffic may use: neighbours | fixed | disjoint
-#   watchdog: null      # or {{detect_ms: 200, restore_ms: 200, action: drop}}
-
+{pfc}
 nodes: lab   # this machine; or real hosts:
 # nodes:
 #   {server}:
@@ -55,6 +54,13 @@ nodes: lab   # this machine; or real hosts:
 {ports}
 # lab:
 #   switch: bridge      # or lossless: soft switches, which obey pfc
+"""
+
+_PFC = """\
+# pfc:                  # lossless priorities; without this section all traffic is lossy
+#   priorities: [3]
+#   routes: neighbours  # what lossless traffic may use: neighbours | fixed | disjoint
+#   watchdog: null      # or {detect_ms: 200, restore_ms: 200, action: drop}
 """
 
 
@@ -95,18 +101,24 @@ def write(kind: type[FabricKind], parameters: Mapping[str, object], name: str, r
 
     Raises InputError that names the option when a value is not allowed.
     """
-    lines, known = [f"  kind: {kind.kind_name()}\n"], options(kind)
+    known = options(kind)
+    entries: list[tuple[str, str | None]] = [(f"  kind: {kind.kind_name()}", None)]
     for option in known:
         value = parameters.get(option.field)
         if value is not None:
             items = [part.strip() for part in str(value).split(",")] if option.is_list else value
-            about = kind.model_fields[option.field].description
-            lines.append(f"{f'  {option.field}: {_scalar(items)}':<12}  # {about}\n")
+            entries.append(
+                (f"  {option.field}: {_scalar(items)}", kind.model_fields[option.field].description)
+            )
+    width = max(len(text) for text, _ in entries)
+    lines = [f"{text:<{width}}  # {about}\n" if about else f"{text}\n" for text, about in entries]
     text = _HEAD.format(name=_scalar(name), fabric="".join(lines), rate=_scalar(rate), mtu=mtu)
     try:
-        shape = read(text).fabric
+        topology = read(text)
     except NotReadable as error:
         raise InputError("\n".join(_sentence(problem, known) for problem in error.problems)) from None
+    shape = topology.fabric
+    may_pause = deadlock.cycle(build(topology), "neighbours") is None
     interfaces = [
         f"#       - interface: eth{index + 1}\n" for index in range(min(shape.ports_per_server, 16))
     ]
@@ -115,10 +127,17 @@ def write(kind: type[FabricKind], parameters: Mapping[str, object], name: str, r
         + text
         + _REST.format(
             level=shape.level_noun,
+            pfc=_PFC if may_pause else _no_pfc(shape),
             server=server_name((0,) * len(shape.radices), shape.radices),
             ports="".join(interfaces),
         )
     )
+
+
+def _no_pfc(shape: FabricKind) -> str:
+    """Say, instead of showing a pfc section, why all traffic has to be lossy."""
+    note = f"No pfc section is allowed on this fabric: {shape.deadlock_note}."
+    return "".join(f"# {line}\n" for line in textwrap.wrap(note, 100))
 
 
 def _sentence(problem: Problem, known: Sequence[Option]) -> str:

@@ -12,18 +12,23 @@ from hipsnet.topology import Fabric, build, parse
 
 BCUBES = ("bcube(3,2)", "bcube(2,3)", "bcube(4,1)", "bcube(3,3)", "bcube(4,2)")
 TORUSES = ("torus(3,3)", "torus(4,4)", "torus(2,3,2)", "torus(2,2)", "torus(6)", "torus(5,2,4)", "torus(2,7)")
-FATTREES = ("fattree(9,1)", "fattree(9,2)", "fattree(5,3)", "fattree(2,1)")
+ROUTED = (
+    *("fattree(9,1)", "fattree(9,2)", "fattree(5,3)", "fattree(2,1)"),
+    *("leafspine(3,2)", "leafspine(1,3)", "dragonfly(3,2)"),
+)
 
 
 @cache
 def fabric(shape: str) -> Fabric:
-    """`bcube(n,k)`, `torus(side,...)` or `fattree(servers,nics)`."""
+    """`bcube(n,k)`, `torus(dim,...)`; `fattree(servers,nics)`, `leafspine(leaves,nics)`, `dragonfly(g,a)`."""
     kind, _, numbers = shape.rstrip(")").partition("(")
     a, *rest = (int(number) for number in numbers.split(","))
     sizes = {
         "bcube": f"n: {a}, levels: {rest[0] if rest else 1}",
         "torus": f"dims: {[a, *rest]}",
         "fattree": f"servers: {a}, nics: {rest[0] if rest else 1}",
+        "leafspine": f"leaves: {a}, spines: 2, servers: 2, nics: {rest[0] if rest else 1}",
+        "dragonfly": f"groups: {a}, routers: {rest[0] if rest else 2}, servers: 1, global_links: 1",
     }
     text = f"version: 1\nname: demo\nfabric: {{kind: {kind}, {sizes[kind]}}}\n"
     return build(parse(text, "topology.yaml"))
@@ -33,7 +38,7 @@ def fabric(shape: str) -> Fabric:
 def algorithms(draw: st.DrawFn, made: Fabric) -> Algorithm:
     """Any algorithm that this fabric can do, with any of its options."""
     name = draw(
-        st.sampled_from(("ring", "mesh", "ps") if made.kind == "fattree" else ("hips", "ring", "mesh", "ps"))
+        st.sampled_from(("ring", "mesh", "ps") if made.shape.hips is None else ("hips", "ring", "mesh", "ps"))
     )
     if name == "ps":
         return Algorithm("ps", servers=draw(st.integers(1, len(made.servers))))

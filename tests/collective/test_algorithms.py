@@ -17,11 +17,11 @@ from hipsnet.collective.schedule import COPY, REDUCE, involving
 from hipsnet.errors import InputError
 from hipsnet.settings import ALGORITHMS
 from tests.collective.oracle import execute, is_right
-from tests.collective.shapes import BCUBES, FATTREES, TORUSES, algorithms, counts, fabric
+from tests.collective.shapes import BCUBES, ROUTED, TORUSES, algorithms, counts, fabric
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *FATTREES)), counts)
+@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *ROUTED)), counts)
 def test_the_sum_is_everywhere(data: st.DataObject, shape: str, count: int) -> None:
     made = fabric(shape)
     schedule = data.draw(algorithms(made)).build(made, count)
@@ -30,7 +30,7 @@ def test_the_sum_is_everywhere(data: st.DataObject, shape: str, count: int) -> N
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *FATTREES)), counts)
+@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *ROUTED)), counts)
 def test_rounding_is_the_same_on_every_server(data: st.DataObject, shape: str, count: int) -> None:
     made = fabric(shape)
     schedule = data.draw(algorithms(made)).build(made, count)
@@ -40,7 +40,7 @@ def test_rounding_is_the_same_on_every_server(data: st.DataObject, shape: str, c
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *FATTREES)), counts)
+@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *ROUTED)), counts)
 def test_a_schedule_is_sorted_and_stays_as_it_is(data: st.DataObject, shape: str, count: int) -> None:
     made = fabric(shape)
     algorithm = data.draw(algorithms(made))
@@ -150,6 +150,12 @@ def test_512_servers(algorithm: Algorithm) -> None:
         ({"name": "hips", "one_way": True}, "bcube(3,2)", "rings of a torus"),
         ({"name": "hips", "one_way": True, "exchange": ("mesh",)}, "torus(3,3)", "rings of a torus"),
         ({"name": "hips"}, "fattree(9,1)", "use ring, mesh or ps"),
+        (
+            {"name": "hips"},
+            "leafspine(3,2)",
+            "hips is not defined on Leaf-spine.3,2.*: its servers have no levels",
+        ),
+        ({"name": "hips"}, "dragonfly(3,2)", "use ring, mesh or ps"),
         ({"name": "ps", "servers": 10}, "bcube(3,2)", "1 to 9"),
         ({"name": "ps", "servers": 0}, "bcube(3,2)", "1 to 9"),
     ],

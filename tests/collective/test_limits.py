@@ -14,7 +14,7 @@ from hipsnet.collective import limits
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.check import check
 from hipsnet.collective.limits import ClosedForm
-from tests.collective.shapes import BCUBES, FATTREES, TORUSES, algorithms, fabric
+from tests.collective.shapes import BCUBES, ROUTED, TORUSES, algorithms, fabric
 
 
 def measured(algorithm: Algorithm, shape: str, count: int) -> ClosedForm:
@@ -23,7 +23,7 @@ def measured(algorithm: Algorithm, shape: str, count: int) -> ClosedForm:
     return ClosedForm(Fraction(report.in_steps, count), report.steps)
 
 
-@pytest.mark.parametrize("shape", (*BCUBES, *TORUSES, *FATTREES))
+@pytest.mark.parametrize("shape", (*BCUBES, *TORUSES, *ROUTED))
 def test_flat_algorithms(shape: str) -> None:
     made = fabric(shape)
     ranks, ports = len(made.servers), len(made.servers[0].ports)
@@ -62,7 +62,7 @@ def test_unlike_sides_reach_the_bound_too(dims: tuple[int, ...]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *FATTREES)), st.integers(1, 3000))
+@given(st.data(), st.sampled_from((*BCUBES, *TORUSES, *ROUTED)), st.integers(1, 3000))
 def test_nothing_is_below_the_bound(data: st.DataObject, shape: str, count: int) -> None:
     made = fabric(shape)
     report = check(data.draw(algorithms(made)).build(made, count), made)

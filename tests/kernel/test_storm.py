@@ -21,7 +21,7 @@ from hipsnet.node.pauses import mapped_pauses
 from hipsnet.node.storms import Storm, has_watchdog, read_storms, set_watchdog
 from hipsnet.node.testrun import run_frame
 from hipsnet.node.watchdog import Action, Watchdog
-from hipsnet.topology.kinds import BCube, FatTree, Torus
+from hipsnet.topology.kinds import BCube, FatTree, LeafSpine, Torus
 from tests.kernel.frames import PORT2, ethernet, ipv4, pfc
 from tests.kernel.rig import Rig
 from tests.kernel.sockets import endpoint
@@ -192,5 +192,6 @@ def test_a_word_has_a_bit_for_every_port_that_a_server_can_have() -> None:
         BCube.model_json_schema()["properties"]["levels"]["maximum"],
         2 * Torus.model_json_schema()["properties"]["dims"]["maxItems"],
         FatTree.model_json_schema()["properties"]["nics"]["maximum"],
+        LeafSpine.model_json_schema()["properties"]["nics"]["maximum"],
     )
     assert max(most) == 30 <= kernel.constant("STORM_VICTIMS") <= 64

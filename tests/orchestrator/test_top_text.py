@@ -77,6 +77,8 @@ def test_a_history_is_drawn_below_its_top() -> None:
         {"kind": "torus", "dims": (4, 3)},
         {"kind": "torus", "dims": (3, 2, 4)},
         {"kind": "fattree", "servers": 16},
+        {"kind": "leafspine", "leaves": 4, "spines": 2, "servers": 30, "nics": 2},
+        {"kind": "dragonfly", "groups": 3, "routers": 2, "servers": 2, "global_links": 1},
     ],
     ids=str,
 )

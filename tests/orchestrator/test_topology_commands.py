@@ -34,6 +34,11 @@ def test_schema_is_json() -> None:
         (["torus", "--dims", "2,3,2", "--rate", "unlimited"], 12, "demo", None, 9000),
         (["fattree", "--servers", "9", "--nics", "1", "--mtu", "1500"], 9, "demo", 500_000_000, 1500),
         (["fattree", "--servers", "9", "--nics", "2", "--k", "8"], 9, "demo", 500_000_000, 9000),
+        (["leafspine", "--leaves", "3", "--spines", "2", "--servers", "4"], 12, "demo", 500_000_000, 9000),
+        (
+            ["dragonfly", "--groups", "3", "--routers", "2", "--servers", "2", "--global-links", "1"],
+            *(12, "demo", 500_000_000, 9000),
+        ),
     ],
 )
 def test_init_writes_a_file_that_loads(
@@ -82,6 +87,22 @@ def test_routes_on_a_torus_and_a_fat_tree(tmp_path: Path) -> None:
     result = hipsnet("routes", path, "0", "8")
     assert "2 paths, one per NIC" in result.stdout
     assert "6 hops, one of 9 equal ways" in result.stdout
+
+
+def test_routes_on_a_leaf_spine_and_a_dragonfly(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    options = ["--leaves", "2", "--spines", "3", "--servers", "2", "--nics", "2", "--uplinks", "2"]
+    path.write_text(hipsnet("init", "leafspine", *options).stdout)
+    near, far = (hipsnet("routes", path, "00", target).stdout for target in ("01", "11"))
+    assert "2 paths, one per NIC" in near
+    assert "s00.p1 -> leaf0\n   leaf0.p3 -> s01" in near
+    assert "4 hops, one of 12 equal ways\n   s00.p1 -> leaf0\n   leaf0.p5 -> spine0\n" in far
+    assert "   spine0.p3 -> leaf1\n   leaf1.p3 -> s11" in far
+    options = ["--groups", "3", "--routers", "2", "--servers", "2", "--global-links", "2"]
+    path.write_text(hipsnet("init", "dragonfly", *options).stdout)
+    found = hipsnet("routes", path, "000", "211").stdout
+    assert "1 path, one per NIC" in found
+    assert "4 hops, one of 2 equal ways" in found
 
 
 def test_routes_to_an_unknown_server_end_with_2(file: Path) -> None:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from hipsnet.topology import Fabric, Hop, Port, build, parse, routes
+from hipsnet.topology import KINDS, Fabric, Hop, Port, build, parse, routes
 
 SHAPES = {
     "bcube(3,2)": "{kind: bcube, n: 3, levels: 2}",
@@ -33,6 +33,16 @@ SHAPES = {
     "fattree(5x3)": "{kind: fattree, servers: 5, nics: 3}",
     "fattree(2)": "{kind: fattree, servers: 2}",
     "fattree(7,k=6)": "{kind: fattree, servers: 7, k: 6}",
+    "leafspine(3,2)": "{kind: leafspine, leaves: 3, spines: 2, servers: 3}",
+    "leafspine(2,1)": "{kind: leafspine, leaves: 2, spines: 1, servers: 1}",
+    "leafspine(1,1)": "{kind: leafspine, leaves: 1, spines: 1, servers: 4}",
+    "leafspine(4,3)": "{kind: leafspine, leaves: 4, spines: 3, servers: 2, nics: 2, uplinks: 2}",
+    "leafspine(12,2)": "{kind: leafspine, leaves: 12, spines: 2, servers: 1, nics: 3}",
+    "dragonfly(3)": "{kind: dragonfly, groups: 3, routers: 2, servers: 2, global_links: 1}",
+    "dragonfly(5)": "{kind: dragonfly, groups: 5, routers: 4, servers: 1, global_links: 1}",
+    "dragonfly(9)": "{kind: dragonfly, groups: 9, routers: 4, servers: 1, global_links: 2}",
+    "dragonfly(4)": "{kind: dragonfly, groups: 4, routers: 3, servers: 2, global_links: 2}",
+    "dragonfly(2)": "{kind: dragonfly, groups: 2, routers: 2, servers: 1, global_links: 1}",
 }
 
 MakeFabric = Callable[[str], Fabric]
@@ -52,10 +62,12 @@ def make_fabric() -> MakeFabric:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`shape` runs through all shapes, `bcube`, `torus`, `fattree` through those of that kind."""
-    for name in ("shape", "bcube", "torus", "fattree"):
+    """`shape` runs through all shapes, `routed` through those with routers, `bcube` and others through a kind."""
+    kinds = {kind.kind_name(): [s for s in SHAPES if s.startswith(kind.kind_name())] for kind in KINDS}
+    routed = [s for s in SHAPES if s not in (*kinds["bcube"], *kinds["torus"])]
+    for name, shapes in {"shape": list(SHAPES), "routed": routed, **kinds}.items():
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, [s for s in SHAPES if name in ("shape", s.partition("(")[0])])
+            metafunc.parametrize(name, shapes)
 
 
 class Packets:

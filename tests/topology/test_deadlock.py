@@ -42,14 +42,17 @@ def waits(fabric: Fabric, walks: Iterable[Iterable[Hop]]) -> Graph:
 
 def fixed_walks(fabric: Fabric, packets: Packets) -> Iterator[Iterable[Hop]]:
     for source, target in itertools.permutations(fabric.servers, 2):
-        for choice in range(9 if fabric.kind == "fattree" else 1):
+        for choice in range(1 if fabric.shape.paths_are_disjoint else 12):
             yield packets.walk(source.name, target.identity, choice)
 
 
-def disjoint_walks(fabric: Fabric) -> Iterator[Iterable[Hop]]:
+def disjoint_walks(fabric: Fabric, packets: Packets) -> Iterator[Iterable[Hop]]:
     for source, target in itertools.permutations(fabric.servers, 2):
         for path in paths(fabric, source.name, target.name):
-            yield path.hops
+            if fabric.shape.paths_are_disjoint:
+                yield path.hops
+            else:
+                yield from (packets.walk(source.name, path.destination, choice) for choice in range(12))
 
 
 def test_the_identity_routes_are_judged_as_their_packets_are(
@@ -60,9 +63,11 @@ def test_the_identity_routes_are_judged_as_their_packets_are(
     assert (deadlock.cycle(fabric, "fixed") is not None) == has_circle(graph)
 
 
-def test_the_path_sets_are_judged_as_their_packets_are(shape: str, make_fabric: MakeFabric) -> None:
+def test_the_path_sets_are_judged_as_their_packets_are(
+    shape: str, make_fabric: MakeFabric, packets: MakePackets
+) -> None:
     fabric = make_fabric(shape)
-    graph = waits(fabric, disjoint_walks(fabric))
+    graph = waits(fabric, disjoint_walks(fabric, packets(shape)))
     assert (deadlock.cycle(fabric, "disjoint") is not None) == has_circle(graph)
 
 
@@ -70,7 +75,7 @@ def test_a_named_circle_is_one_of_packets(shape: str, make_fabric: MakeFabric, p
     fabric = make_fabric(shape)
     both: list[tuple[Ways, Iterable[Iterable[Hop]]]] = [
         ("fixed", fixed_walks(fabric, packets(shape))),
-        ("disjoint", disjoint_walks(fabric)),
+        ("disjoint", disjoint_walks(fabric, packets(shape))),
     ]
     for ways, walks in both:
         if named := deadlock.cycle(fabric, ways):
@@ -95,11 +100,15 @@ def test_a_named_circle_is_one_of_packets(shape: str, make_fabric: MakeFabric, p
         ("{kind: torus, dims: [5, 5]}", True, True),
         ("{kind: fattree, servers: 16}", False, False),
         ("{kind: fattree, servers: 9, nics: 4}", False, False),
+        ("{kind: leafspine, leaves: 4, spines: 2, servers: 4, nics: 2}", False, False),
+        ("{kind: dragonfly, groups: 9, routers: 4, servers: 2, global_links: 2}", True, True),
+        ("{kind: dragonfly, groups: 2, routers: 2, servers: 1, global_links: 1}", True, True),
     ],
 )
 def test_known_verdicts(flow: str, fixed: bool, disjoint: bool, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(flow)
-    assert deadlock.cycle(fabric, "neighbours") is None
+    by_routers = fixed and bool(fabric.switches)
+    assert (deadlock.cycle(fabric, "neighbours") is not None) == by_routers
     assert (deadlock.cycle(fabric, "fixed") is not None) == fixed
     assert (deadlock.cycle(fabric, "disjoint") is not None) == disjoint
 
@@ -123,3 +132,18 @@ def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow: str, ways
     assert f"allowed: {cure}" in message
     pfc = parse(text + cure, "t.yaml").pfc
     assert pfc and pfc.routes == cure
+
+
+@pytest.mark.parametrize("ways", ["neighbours", "fixed", "disjoint"])
+def test_a_lossless_dragonfly_is_refused_with_what_it_would_need(ways: str) -> None:
+    text = "version: 1\nname: demo\nfabric: {kind: dragonfly, groups: 3, routers: 2, servers: 2, global_links: 1}\n"
+    with pytest.raises(TopologyError) as refusal:
+        parse(f"{text}pfc:\n  routes: {ways}\n", "t.yaml")
+    message = str(refusal.value)
+    assert message.startswith("t.yaml:5: pfc.routes\n")
+    assert "g0r0.p2 -> g0r1.p3 -> " in message
+    assert (
+        "allowed: no pfc section: all traffic lossy; minimal routes on a Dragonfly need two virtual"
+        in message
+    )
+    assert parse(text, "t.yaml").pfc is None

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 
 import pytest
 
 from hipsnet.errors import InputError
 from hipsnet.topology import build, find_server, parse
+from hipsnet.topology.kinds import Dragonfly, LeafSpine
 from tests.topology.conftest import MakeFabric
 
 
@@ -182,3 +184,70 @@ def test_find_server_with_and_without_its_s(make_fabric: MakeFabric) -> None:
         find_server(fabric, "s2")
     with pytest.raises(InputError, match="no server 'l0g0'"):
         find_server(fabric, "l0g0")
+
+
+def test_leafspine_joins_every_leaf_with_every_spine(leafspine: str, make_fabric: MakeFabric) -> None:
+    fabric = make_fabric(leafspine)
+    shape = fabric.shape
+    assert isinstance(shape, LeafSpine)
+    between = Counter((link.a.node, link.b.node) for link in fabric.links if link.a.level == 1)
+    leaves = [switch.name for switch in fabric.switches if switch.level == 0]
+    spines = [switch.name for switch in fabric.switches if switch.level == 1]
+    assert between == dict.fromkeys(itertools.product(leaves, spines), shape.uplinks)
+    for server in fabric.servers:
+        assert {fabric.peer(port).node for port in server.ports} == {f"leaf{server.digits[1]}"}
+
+
+@pytest.mark.parametrize(
+    ("flow", "title"),
+    [
+        ("{kind: leafspine, leaves: 4, spines: 2, servers: 2}", "Leaf-spine(4,2)"),
+        ("{kind: leafspine, leaves: 4, spines: 2, servers: 3}", "Leaf-spine(4,2), oversubscribed 1.5:1"),
+        ("{kind: leafspine, leaves: 4, spines: 2, servers: 4, uplinks: 2}", "Leaf-spine(4,2)"),
+        (
+            "{kind: leafspine, leaves: 4, spines: 2, servers: 4, nics: 2}",
+            "Leaf-spine(4,2), oversubscribed 4:1",
+        ),
+        ("{kind: leafspine, leaves: 1, spines: 1, servers: 4}", "Leaf-spine(1,1)"),
+    ],
+)
+def test_a_leafspine_says_how_far_it_is_oversubscribed(
+    flow: str, title: str, make_fabric: MakeFabric
+) -> None:
+    assert make_fabric(flow).shape.title == title
+
+
+def test_dragonfly_by_its_definition(dragonfly: str, make_fabric: MakeFabric) -> None:
+    fabric = make_fabric(dragonfly)
+    shape = fabric.shape
+    assert isinstance(shape, Dragonfly)
+    routers = list(itertools.product(range(shape.groups), range(shape.routers)))
+    assert [switch.name for switch in fabric.switches] == [f"g{group}r{router}" for group, router in routers]
+    local = Counter(frozenset((link.a.node, link.b.node)) for link in fabric.links if link.a.level == 1)
+    wanted = [
+        frozenset((f"g{group}r{a}", f"g{group}r{b}"))
+        for group in range(shape.groups)
+        for a, b in itertools.combinations(range(shape.routers), 2)
+    ]
+    assert local == dict.fromkeys(wanted, 1)
+    between = Counter(
+        tuple(sorted(int(end.node[1:].split("r")[0]) for end in (link.a, link.b)))
+        for link in fabric.links
+        if link.a.level == 2
+    )
+    each = shape.routers * shape.global_links // (shape.groups - 1)
+    assert between == dict.fromkeys(itertools.combinations(range(shape.groups), 2), each)
+    for switch in fabric.switches:
+        assert sum(port.level == 2 for port in switch.ports) <= shape.global_links
+        assert len(switch.ports) <= shape.switch_ports
+
+
+def test_a_balanced_dragonfly_by_hand(make_fabric: MakeFabric) -> None:
+    """p=2, a=4, h=2, g=9, as in figure 5 of the ISCA 2008 paper: 72 servers, routers of 7 ports."""
+    fabric = make_fabric("{kind: dragonfly, groups: 9, routers: 4, servers: 2, global_links: 2}")
+    assert (len(fabric.servers), len(fabric.switches), len(fabric.links)) == (72, 36, 72 + 54 + 36)
+    assert {len(switch.ports) for switch in fabric.switches} == {7}
+    # Global port q of group 0 leads to group q + 1, whose port 0 leads back; port 6 is the first of router 3.
+    peer = fabric.peer(fabric.nodes["g0r3"].ports[5])
+    assert (peer.node, peer.index, str(peer.address)) == ("g7r0", 5, "10.2.0.13/31")
+    assert str(fabric.nodes["s831"].ports[0].address) == "10.0.0.142/31"

@@ -96,12 +96,12 @@ BAD = {
         3,
         "fabric.kind",
         "nothing",
-        "bcube, fattree or torus",
+        "bcube, dragonfly, fattree, leafspine or torus",
         None,
     ),
     "an unknown kind": (
         "version: 1\nname: demo\nfabric:\n  kind: bcub\n",
-        *(4, "fabric.kind", "bcub", "bcube, fattree or torus", None),
+        *(4, "fabric.kind", "bcub", "bcube, dragonfly, fattree, leafspine or torus", None),
     ),
     "fabric is a word": (
         "version: 1\nname: demo\nfabric: bcube\n",

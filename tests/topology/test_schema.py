@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from hipsnet.topology import explain
+from hipsnet.topology import KINDS, explain
 
 
 def test_the_schema_is_plain_json_and_names_its_draft() -> None:
@@ -24,7 +24,7 @@ def test_every_section_forbids_unknown_keys() -> None:
 def test_the_kinds_are_told_apart_by_kind() -> None:
     fabric = explain.json_schema()["properties"]["fabric"]
     assert fabric["discriminator"]["propertyName"] == "kind"
-    assert set(fabric["discriminator"]["mapping"]) == {"bcube", "torus", "fattree"}
+    assert set(fabric["discriminator"]["mapping"]) == {kind.kind_name() for kind in KINDS}
 
 
 def test_numbers_carry_their_limits() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hipsnet.errors import InputError
 from hipsnet.topology import KINDS, FabricKind, build, parse, templates
-from hipsnet.topology.kinds import BCube, FatTree, Torus
+from hipsnet.topology.kinds import BCube, Dragonfly, FatTree, LeafSpine, Torus
 from hipsnet.topology.schema import Pfc
 
 
@@ -24,6 +24,8 @@ TEXTS = {
     "bcube": write(BCube, n=3, levels=2),
     "torus": write(Torus, dims="2,3,2", rate="unlimited", mtu=1500),
     "fattree": write(FatTree, servers=9, nics=1, k=None, rate="10Gbit/s", mtu=4200),
+    "leafspine": write(LeafSpine, leaves=3, spines=2, servers=3, nics=2, uplinks=1),
+    "dragonfly": write(Dragonfly, groups=3, routers=2, servers=2, global_links=1),
     "fattree with k": write(FatTree, name="rack-7", servers=9, nics=2, k=8, rate="10Gbit/s", mtu=4200),
 }
 
@@ -51,9 +53,11 @@ def test_options_reach_the_file() -> None:
 @pytest.mark.parametrize("kind", TEXTS)
 def test_the_commented_lines_show_what_holds_without_them(kind: str) -> None:
     header, body = TEXTS[kind].split("version:", 1)
-    body = re.sub(r"(?ms)^# nodes:.*?^$", "", body)
+    body = re.sub(r"(?ms)^# (nodes:|No pfc).*?^$", "", body)
     switched_on = parse(header + "version:" + re.sub(r"(?m)^( *)# ", r"\1", body), "t.yaml")
-    assert switched_on.pfc == Pfc()
+    lossless = kind != "dragonfly"  # whose routes need two lossless priorities
+    assert switched_on.pfc == (Pfc() if lossless else None)
+    assert lossless == ("# pfc:" in TEXTS[kind]) != ("# No pfc section is allowed" in TEXTS[kind])
     assert switched_on.model_copy(update={"pfc": None}) == parse(TEXTS[kind], "t.yaml")
 
 
@@ -78,6 +82,22 @@ def test_the_commented_hosts_have_the_servers_name_and_ports() -> None:
         (FatTree, {"servers": 0}, "--servers: found 0; allowed: "),
         (FatTree, {"servers": 9, "k": 3}, "--k: found 3; allowed: "),
         (FatTree, {"servers": 90, "k": 4}, "--servers, --nics, --k: found "),
+        (
+            LeafSpine,
+            {"leaves": 1, "spines": 1, "servers": 1},
+            "--leaves, .*: found 1 server; allowed: 1 leaves x 2",
+        ),
+        (LeafSpine, {"leaves": 0, "spines": 1, "servers": 1}, "--leaves: found 0; allowed: "),
+        (
+            Dragonfly,
+            {"groups": 9, "routers": 2, "servers": 2, "global_links": 0},
+            "--global-links: found 0; allowed: ",
+        ),
+        (
+            Dragonfly,
+            {"groups": 9, "routers": 2, "servers": 2, "global_links": 2},
+            "--groups, .*: found 9 groups, but 4 global cables .*; allowed: Dragonfly.p=2,a=2,h=2,g=5",
+        ),
     ],
 )
 def test_wrong_options_are_named_as_they_were_typed(

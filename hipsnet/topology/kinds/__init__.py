@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from hipsnet.topology.kinds.bcube import BCube
+from hipsnet.topology.kinds.dragonfly import Dragonfly
 from hipsnet.topology.kinds.fattree import FatTree
 from hipsnet.topology.kinds.kind import FabricKind, HipsLevels
+from hipsnet.topology.kinds.leafspine import LeafSpine
 from hipsnet.topology.kinds.torus import Torus
 
 KINDS: tuple[type[FabricKind], ...] = (
     BCube,
     Torus,
     FatTree,
+    LeafSpine,
+    Dragonfly,
 )
 
-__all__ = ["KINDS", "BCube", "FabricKind", "FatTree", "HipsLevels", "Torus"]
+__all__ = ["KINDS", "BCube", "Dragonfly", "FabricKind", "FatTree", "HipsLevels", "LeafSpine", "Torus"]

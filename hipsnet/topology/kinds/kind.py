@@ -101,6 +101,10 @@ class FabricKind(Section, ABC):
     def smaller(self) -> Iterator[Iterable[Self]]:
         """Yield series of ever smaller shapes, one series for each parameter that could be reduced."""
 
+    def altered(self, **parameters: int) -> Self:
+        """Return the shape with other values for some parameters."""
+        return type(self)(**{**self.model_dump(), **parameters})
+
     def describe(self) -> str:
         """Name the parameters in an error message that proposes them."""
         return self.title
