@@ -17,6 +17,7 @@ from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Plan, Route, chunk_elements, compile_plan
 from hipsnet.collective.schedule import Schedule
 from hipsnet.engine import reduction
+from hipsnet.engine.library import library
 from hipsnet.engine.reduction import DTYPES
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
@@ -54,6 +55,7 @@ class Communicator:
         everybody = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
         self._connections = _routes(everybody, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
+        library()  # compiled now, if need be, and not while peers wait in the first collective
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
         timeouts = Timeouts(settings.warn_s, settings.timeout_s)

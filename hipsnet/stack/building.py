@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import kernel
 from hipsnet.errors import CapabilityError
@@ -23,6 +26,9 @@ _PACKAGES = {"xdp": "libxdp-dev libbpf-dev", "bpf": "libxdp-dev libbpf-dev"}
 """By library, which is also the folder of its headers."""
 
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+COMPILING_S, LOOK_S = 60.0, 0.05
 
 
 def binary(name: str, sources: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
@@ -51,8 +57,31 @@ def _built(
     path = folder / f"{name}-{digest.hexdigest()[:16]}"
     make_private(folder, 0o700, CACHE_ADVICE)
     if not is_private_file(path):
-        _compile(name, [*command, *map(str, files), *libraries], path)
+        with _one_at_a_time(folder / ".compiling"):
+            if not is_private_file(path):
+                _compile(name, [*command, *map(str, files), *libraries], path)
     return path
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold a lock: nine ranks that start at once need one compiler, not nine. Go on without it after a while."""
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = monotonic() + COMPILING_S
+        while not _took(handle) and monotonic() < deadline:
+            sleep(LOOK_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _took(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _include_folders() -> tuple[Path, ...]:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,19 @@ def test_folders_use_only_what_stands_before_them() -> None:
     for path in [*building.FOLDER.glob("*/*.[ch]"), *building.FOLDER.glob("*/*.py")]:
         allowed = {"building", *FOLDERS[: FOLDERS.index(path.parent.name) + 1]}
         assert set(uses.findall(path.read_text())) <= allowed, path
+
+
+def test_processes_that_need_a_program_at_once_compile_it_once(
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    compiler = tools / "cc"
+    compiler.write_text(f'#!/bin/sh\necho begun >> {log}\nsleep 0.3\nexec /usr/bin/cc "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    with ThreadPoolExecutor(5) as threads:
+        found = {one.result() for one in [threads.submit(built, room) for _ in range(5)]}
+    assert len(found) == 1
+    assert log.read_text() == "begun\n"
