@@ -75,7 +75,7 @@ def test_frames_are_carried_and_senders_paused(lab: Lab) -> None:
     assert switch.dropped == {}
 
 
-def test_they_end_when_they_are_told_to(lab: Lab) -> None:
+def test_sigterm_ends_them(lab: Lab) -> None:
     for pid in pids(lab).values():
         os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not soft_switch.running(lab.name) and not delay_line.running(lab.name))

@@ -98,7 +98,7 @@ def test_workers_need_no_privilege(make_lab: MakeLab) -> None:
 
 @pytest.fixture
 def node(make_lab: MakeLab) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-    """The place where a node's process hands its sockets over, and the process."""
+    """The Unix socket of a node's `hipsnet endpoints`, and the process."""
     lab = make_lab({"kind": "torus", "dims": [2]}, link={"rate": "unlimited"})
     lab.provision()
     with handing_over(lab, ["s0"]) as (process,):
@@ -115,7 +115,7 @@ def standing_still(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def hang_up(path: Path) -> None:
-    """Connect, and be gone before there is an answer."""
+    """Connect, and close before there is an answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
         caller.connect(os.fspath(path))
 

@@ -23,7 +23,7 @@ PRIORITY, DSCP = 3, 26
 
 @dataclass
 class Side:
-    """One end: `done` is what its pair has told so far."""
+    """One end; `done` are the completions of its pair so far."""
 
     end: End
     stack: Stack

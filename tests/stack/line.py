@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three servers in a row, a - m - b: what a sends to b passes through m."""
+"""Three servers in a row, a - m - b: m forwards between a and b."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two endpoints joined in memory, by a link that delays, loses, doubles and reorders, under a clock of its own."""
+"""Two endpoints in memory, on a virtual clock, joined by a link that delays, loses, duplicates and reorders."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DROPS = tuple(re.findall(r'DROP\((\w+),\s*"', (FOLDER / "roce/drops.h").read_tex
 
 @dataclass(frozen=True)
 class Faults:
-    """Of every frame: the chance to be lost, to come twice, to be held up so that others overtake it,
-    and, if it says that marks are honoured, to be marked by a congested switch."""
+    """Probabilities for each frame: to be lost, duplicated, delayed so that others overtake it, and, if it is ECN
+    capable, marked."""
 
     loss: float = 0.0
     double: float = 0.0
@@ -35,7 +35,7 @@ class Faults:
 
 @dataclass
 class Memory:
-    """Memory of a side, registered with its endpoint. Guards before and after it show a write that strays."""
+    """Registered memory of a side. Guards before and after it reveal writes out of bounds."""
 
     buffer: Any
     view: Any
@@ -154,7 +154,7 @@ class Link:
         self._order = itertools.count()
 
     def run(self, until: Callable[[], bool] = lambda: False, limit_ns: int = 60 * 10**9) -> bool:
-        """Lets time pass until a condition holds, nothing is left to happen, or the limit. Whether it holds."""
+        """Advance the clock until a condition holds, nothing is left to do, or the limit; returns the condition."""
         end = self.now + limit_ns
         while self.now <= end:
             for index, side in enumerate(self.sides):
@@ -191,7 +191,7 @@ class Link:
 
 
 def marked(frame: bytes) -> bytes:
-    """The frame as a congested switch passes it on: ECN 11, checksum made anew; the ICRC still holds."""
+    """The frame with an ECN mark and a new IPv4 checksum; the ICRC does not cover them."""
     header = bytearray(frame[14:34])
     header[1] |= 3
     header[10:12] = bytes(2)
@@ -219,7 +219,7 @@ class Numbered(Protocol):
 def configuration(
     core: Core, sides: tuple[Numbered, Numbered], index: int, psns: tuple[int, int], options: dict[str, Any]
 ) -> Any:
-    """What a side has to be told of the other."""
+    """The configuration of one side."""
     config = core.ffi.new("struct rc_config *")
     core.lib.rc_defaults(config, options.get("rate_bps", 0))
     config.local_mac, config.peer_mac = MACS[index], MACS[1 - index]

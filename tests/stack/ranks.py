@@ -15,7 +15,7 @@ from tests.lab.rig import Lab
 
 @contextmanager
 def started(lab: Lab, body: Body, **settings: Any) -> Iterator[list[Rank]]:
-    """Start `body` on every rank of a provisioned lab; ends what is still there."""
+    """Start `body` on every rank of a provisioned lab; ends ranks that are still running."""
     _, fabric = lab.load()
     given = {
         "topology": str(lab.file),

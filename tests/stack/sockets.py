@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AF_XDP sockets by their C face, for tests: what Python sees of frames, and frames for it."""
+"""AF_XDP sockets for tests, by the C functions: sending and receiving frames as bytes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Socket:
         return b"".join(bytes(span) for span in spans)
 
     def await_frames(self, wanted: int, bound_s: float = 5) -> list[bytes]:
-        """At least so many frames, or what has come when the time is over."""
+        """Receive until there are so many frames, or the time is over."""
         found: list[bytes] = []
         end = time.monotonic() + bound_s
         while len(found) < wanted and time.monotonic() < end:

@@ -101,7 +101,7 @@ class Taken(NamedTuple):
 
 
 class Rig:
-    """A switch. Ports have one rate; a frame is a number of bytes unless `frame` says what is in it."""
+    """A switch whose ports have one rate. A frame is only a length unless `frame` gives its content."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C is compiled anew after an edit of what it is made of, and of nothing else; its folders import one way."""
+"""C is recompiled after a change of a file that it consists of, and only then; its folders import one way."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_header_that_is_gone_is_missed_even_where_a_program_is_kept(room: Path
         built(room)
 
 
-def test_missing_libraries_are_told_as_packages(tmp_path: Path) -> None:
+def test_missing_headers_are_reported_as_packages(tmp_path: Path) -> None:
     """The whole stack, on a machine where libxdp's headers are not installed."""
     if os.geteuid() != 0:
         pytest.skip("root: hides a folder in a mount namespace")
@@ -93,7 +93,7 @@ def test_missing_libraries_are_told_as_packages(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_library_is_told_as_its_package(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_as_its_package(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the linker's message: no machine has this library."""
     monkeypatch.setitem(building._PACKAGES, "hipsnetnosuch", "libnosuch-dev")
     with pytest.raises(CapabilityError, match=r"libhipsnetnosuch or its .* run: apt install libnosuch-dev$"):

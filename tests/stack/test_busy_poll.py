@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a stack looks for the next frame before it sleeps, and when it does not any more."""
+"""When a stack polls for the next frame before it sleeps, and when it stops doing so."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of the soft switches' counters: read if it is of this version and whole, refused otherwise."""
+"""The counters file of the soft switches: read if it is complete and of this version, refused otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.stack.switch_rig import Rig, file_head, rig
 
 WORD = 8
 OTHER_VERSION = {"mark": 0, "layout": WORD}
-"""Where the file's words stand that tell the version."""
+"""Offsets of the words that identify the version."""
 
 
 def counted(switch: Rig, name: str) -> bytes:
@@ -85,6 +85,6 @@ def test_more_than_the_file_says_is_refused(path: Path, whole: bytes) -> None:
         counters.read(path)
 
 
-def test_a_switch_that_does_not_run_is_told(path: Path) -> None:
+def test_a_missing_file_is_reported(path: Path) -> None:
     with pytest.raises(ProvisionError, match="does not exist: the soft switch does not run"):
         counters.read(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses of a port: for how long, told again in time, let go with hysteresis, and counted."""
+"""Pauses of a port: their duration, repetition in time, hysteresis, and counters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_second_pause_replaces_the_first_and_zero_ends_it() -> None:
         }  # fmt: skip
 
 
-def test_a_stop_is_told_again_before_its_quanta_have_run_and_let_go_below_xon() -> None:
+def test_xoff_is_repeated_before_its_quanta_have_run_and_ends_below_xon() -> None:
     longest_ns = LONGEST_QUANTA * 512
     with pauses(GBIT) as sender, pauses(GBIT) as receiver:
         now = 5 * MS
@@ -65,7 +65,7 @@ def test_a_stop_is_told_again_before_its_quanta_have_run_and_let_go_below_xon() 
         assert counted["tx_us"] == (now - 5 * MS) // US
 
 
-def test_what_has_changed_back_before_it_was_told_is_not_told() -> None:
+def test_stop_and_go_without_a_frame_between_them_cancel_out() -> None:
     with pauses(GBIT) as port:
         for held in (101, 50):
             port.watch(LOSSLESS, held, 100, 50, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When an acknowledgement leaves: with what is sent in any case, and alone only if nothing else is."""
+"""When an acknowledgement leaves: with data if there is any, otherwise alone after a delay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reliable connection refuses, waits for, and gives up."""
+"""Requests that a reliable connection refuses, waits, retries, and failures."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_rnr_retries_run_out(core: Core, retries: int) -> None:
 
 
 def test_credits_spare_the_naks(core: Core) -> None:
-    """Who is told how many receives there are sends one message more at the most."""
+    """A sender that knows the number of receives sends at most one message more."""
     naks = {}
     for credits in (False, True):
         a, b = connect(core, credits=credits)
@@ -328,7 +328,7 @@ def test_frames_of_other_protocols_are_dropped(core: Core) -> None:
 
 
 def test_answers_to_what_was_never_asked(core: Core) -> None:
-    """ACKs and NAKs of PSNs that are not under way change nothing."""
+    """ACKs and NAKs of PSNs that are not in flight change nothing."""
     a, b = connect(core)
     memory = b.register(4096)
     assert a.write(content(4096), memory.address, memory.key)

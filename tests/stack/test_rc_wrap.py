@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of 24 bits wrap around, and nobody notices."""
+"""24-bit PSNs and message numbers wrap around without effect."""
 
 from __future__ import annotations
 

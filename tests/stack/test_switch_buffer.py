@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounts of a switch's buffer: always whole, and no lossless frame lost whatever comes."""
+"""Admission to a switch's buffer: consistent at all times, and without losses of lossless frames."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ steps = st.lists(
 
 
 def check_accounts(made: Rig, held: dict[tuple[int, int], int], waiting: dict[tuple[int, int], int]) -> None:
-    """Every part against what the test itself has counted."""
+    """Compare every part with the test's own count."""
     shared = headroom = 0
     for port in range(3):
         for priority in (LOSSY, LOSSLESS):
@@ -83,7 +83,7 @@ def test_the_sum_of_the_parts_is_what_is_held_and_all_of_it_comes_back(
         assert not any(made.group(port, LOSSLESS).stopped for port in range(3))
 
 
-def test_what_came_while_nobody_looked_keeps_its_place_in_memory() -> None:
+def test_frames_that_arrive_while_the_process_is_descheduled_keep_their_chunks() -> None:
     """It counts for the ring of its port, which is smaller until it has left; beyond that ring it is lost."""
     limits = Class(lossless=True, headroom=4 * KIB, xoff=1)
     with rig(shared=0, classes={LOSSLESS: limits}) as made:
@@ -227,7 +227,7 @@ def test_a_lossy_queue_loses_its_tail_and_leaves_room_to_others() -> None:
 
 
 def test_memory_that_runs_short_stops_senders_before_it_is_gone() -> None:
-    """Short frames take whole chunks of memory: then that is what is shared."""
+    """Short frames occupy whole chunks: the free chunks limit the pool."""
     owed = 100
     with rig(memory=300, owed=owed, classes={LOSSLESS: Class(True, 0, 64 * owed, alpha=1.0)}) as made:
         free = 300

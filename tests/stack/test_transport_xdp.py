@@ -118,7 +118,7 @@ def silent(comm: Any) -> float:
     return ones(comm)
 
 
-def test_who_computes_for_long_is_waited_for(lab: Lab) -> None:
+def test_a_rank_that_computes_for_long_is_waited_for(lab: Lab) -> None:
     assert run(lab, silent) == [Outcome(value=4.0)] * 4
 
 
@@ -132,7 +132,7 @@ def computing(comm: Any) -> float:
     return ones(comm)
 
 
-def test_nobody_waits_for_who_computes_after_a_collective(lab: Lab) -> None:
+def test_acknowledgements_leave_before_a_collective_returns(lab: Lab) -> None:
     """Acknowledgements that wait for others leave before the collective returns."""
     assert run(lab, computing, timeout_s=1.5, warn_s=1) == [Outcome(value=4.0)] * 4
 

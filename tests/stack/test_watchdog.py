@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PFC watchdog on a clock of the test's own: what is a storm, what happens in it, and when it is over."""
+"""The PFC watchdog on a virtual clock: detection of a storm, its actions, and restoration."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_drop_loses_what_waits_and_what_comes_for_that_queue_alone() -> None:
         assert made.queue(0, PRIORITY) == 0
 
 
-def test_drop_lets_those_go_on_whom_the_storm_has_stopped() -> None:
+def test_drop_releases_the_senders_that_the_storm_has_paused() -> None:
     with watched("drop") as made:
         made.watch(POLL)
         while not made.group(1, PRIORITY).stopped:
@@ -183,7 +183,7 @@ def test_it_is_restored_when_no_pause_was_seen_for_its_time(action: str) -> None
         assert made.take(0, seen + RESTORE) is None  # PFC counts again
 
 
-def test_without_a_watchdog_nobody_looks_and_a_ring_keeps_the_last() -> None:
+def test_no_polls_without_a_watchdog_and_the_log_keeps_the_latest_events() -> None:
     with watched() as made:
         made.admit(1, 0, PRIORITY, 1000)
         now = 0

@@ -214,7 +214,7 @@ def test_an_ethernet_pad_is_no_part_of_the_packet(core: Core) -> None:
 
 
 def test_any_bit_that_the_icrc_covers(core: Core) -> None:
-    """A flipped bit is noticed, but in what routers may change: TTL, DSCP, UDP checksum, and FECN's byte."""
+    """A flipped bit is detected, except in the fields that routers may change: TTL, DSCP, UDP checksum, FECN."""
     for at in range(14, 14 + 20 + 8 + 12 + 12):
         _, b = connect(core)
         b.receive(64)

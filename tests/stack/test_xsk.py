@@ -90,7 +90,9 @@ def test_the_send_zone_fills_and_empties(ends: tuple[End, End]) -> None:
             assert far.await_frames(8) == frames
 
 
-def test_who_does_not_read_loses_and_goes_on(ends: tuple[End, End], pair: tuple[Socket, Socket]) -> None:
+def test_a_receiver_that_does_not_read_loses_frames_and_recovers(
+    ends: tuple[End, End], pair: tuple[Socket, Socket]
+) -> None:
     near, far = pair
     for number in range(0, 3000, 100):
         assert near.send(*(roce(*ends, number + i, 100) for i in range(100))) == 100

@@ -30,7 +30,7 @@ def ends() -> Iterator[tuple[End, End]]:
 
 
 def work(near: Side, far: Side, count: int, bound_s: float = 20) -> None:
-    """Until both have told of `count` writes."""
+    """Run both ends until each has `count` completions."""
     end = time.monotonic() + bound_s
     while len(near.done) < count or len(far.done) < count:
         assert time.monotonic() < end, (len(near.done), len(far.done), near.pair.counters())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses on the wire: an endpoint that sends and honours them, and a server that holds what it forwards."""
+"""Pauses on the wire: an endpoint that sends and honours them, and a server that holds frames in transit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server between two cables, one of which pauses for ever: what becomes of the frames that it holds."""
+"""A server between two cables, one of which is paused forever: the fate of the frames that it holds."""
 
 from __future__ import annotations
 
