@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PINS = Path("/sys/fs/bpf/hipsnet")
-"""Where a node's maps and program have names: <fabric>/<node>/<map>."""
+"""Where a node's maps and program are pinned: <fabric>/<node>/<map>."""
 
 
 def cache_folder() -> Path:
@@ -28,13 +28,13 @@ def sources() -> dict[str, str]:
 
 @cache
 def reasons() -> dict[str, str]:
-    """What can become of a frame: the names of the counters with their meanings, as reasons.h has them."""
+    """What can happen to a frame: the names of the counters with their meanings, from reasons.h."""
     return dict(re.findall(r'REASON\((\w+),\s*"([^"]*)"\)', (FOLDER / "reasons.h").read_text()))
 
 
 @cache
 def constant(name: str) -> int:
-    """The value of a `#define` of a whole number. Raises KeyError if there is none of that name."""
+    """The value of a `#define` of an integer. Raises KeyError if there is none of that name."""
     pattern = re.compile(rf"^#define {re.escape(name)} +(\d+)U?L*\b", re.MULTILINE)
     found = pattern.search("\n".join(sources().values()))
     if found is None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* The other end of a server's cable, at a switch: hands every frame on, after its losses and its counts. */
+/* The switch end of a server's cable: passes every frame on, after the injected loss and the counters. */
 #include "arrival.h"
 
 int cable(struct xdp_md *frame)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The delay of a cable. A frame that arrives on a delayed port goes into the port's ring with the time at
- * which it is due; the delay line, a process outside the kernel, sends it through the cable once more when
- * that time has come, with a tag in front that says so. Here the tag ends, and the frame has arrived.
+ * which it is due. The delay line, a process outside the kernel, sends it through the cable again at that
+ * time, with a tag in front. The program removes the tag, and the frame has arrived.
  */
 #pragma once
 
@@ -13,19 +13,19 @@
 #define DELAY_TPID bpf_htons(ETH_P_8021Q)
 #define DELAY_TCI  bpf_htons(DELAY_VID)
 
-/* By port index; `ring` only says what they are like: they are made when a cable gets its delay. */
+/* By port index; `ring` is their template only: each is created when its cable gets a delay. */
 #define RINGS(name)                                                                                          \
 	BPF_RINGBUF_OUTPUT(ring, 1);                                                                         \
 	BPF_ARRAY_OF_MAPS(name, "ring", MAX_PORTS)
 
-/* How a frame begins that comes out of the delay line: its two MACs, then the tag. */
+/* The start of a frame from the delay line: its two MACs, then the tag. */
 struct tagged {
 	u32 macs[3];
 	__be16 tpid;
 	__be16 tci;
 };
 
-/* Frames take one of a few sizes in a ring, for the verifier wants to know how much is reserved. */
+/* `room` is a constant: the verifier has to know how much is reserved. */
 static __always_inline bool hold_in(void *ring, struct xdp_md *frame, u64 bytes, u64 due_ns, const u64 room)
 {
 	struct held *held = bpf_ringbuf_reserve(ring, sizeof(*held) + room, 0);
@@ -34,8 +34,8 @@ static __always_inline bool hold_in(void *ring, struct xdp_md *frame, u64 bytes,
 		return false;
 	held->due_ns = due_ns;
 	held->bytes = bytes;
-	/* Bounds for the verifier, which the compiler would otherwise fold into what the verifier cannot
-	 * follow; the lower one signed, for the one of Linux 6.1 learns nothing from "not zero". */
+	/* Bounds for the verifier; the compiler would fold them into code that the verifier cannot follow.
+	 * The lower one is signed: Linux 6.1's verifier learns nothing from "not zero". */
 	asm volatile("" : "+r"(bytes));
 	bool fits = bytes <= room;
 	asm volatile("" : "+r"(bytes));
@@ -63,7 +63,7 @@ static __always_inline bool hold(struct xdp_md *frame, void *ring, u32 delay_us)
 	return hold_in(ring, frame, bytes, due_ns, MAX_HELD_BYTES);
 }
 
-/* Takes the tag of the delay line off; false if the frame has none. */
+/* Removes the delay line's tag; false if the frame has none. */
 static __always_inline bool take_delay_tag(struct xdp_md *frame)
 {
 	struct cursor cursor = cursor_of(frame);
@@ -72,7 +72,7 @@ static __always_inline bool take_delay_tag(struct xdp_md *frame)
 	if (!tagged || tagged->tpid != DELAY_TPID || tagged->tci != DELAY_TCI)
 		return false;
 
-	/* The tag is as long as a word, and goes under the MACs. */
+	/* The tag is one word long: move the MACs over it. */
 	u32 *word = (u32 *)tagged;
 	word[3] = word[2];
 	word[2] = word[1];
@@ -81,8 +81,8 @@ static __always_inline bool take_delay_tag(struct xdp_md *frame)
 }
 
 /*
- * XDP_PASS if the frame has arrived at this end of its cable; else what becomes of it. It is counted, and
- * perhaps lost, once: a frame that is under way is counted when it comes out. `ring` is for a delayed port.
+ * XDP_PASS if the frame has arrived at this end of its cable, otherwise its verdict. A frame is counted once,
+ * and may be lost once: a delayed one is counted when its delay is over. `ring` is for a delayed port.
  */
 static __always_inline int pass_cable(struct xdp_md *frame, const struct port *port, void *ring,
 				      struct counters *count, u64 *bytes)

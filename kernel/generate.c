@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* A generator for measurements: the kernel's test-run recycles its frames, so each gets fresh headers here.
- */
+/* A generator for measurements: the kernel's test-run recycles its frames, so each gets new headers here. */
 #include "parse.h"
 
 #define FRESH_WORDS 9
 
-/* Ethernet, IPv4 and some of UDP: whole words, for bytes would be copied one by one. */
+/* Ethernet, IPv4 and a part of UDP, as words: bytes would be copied one by one. */
 struct headers {
 	u32 words[FRESH_WORDS];
 };
@@ -25,6 +24,6 @@ int generate(struct xdp_md *frame)
 	if (!fresh || !stale)
 		return XDP_DROP;
 	*stale = *fresh;
-	/* Out of the interface that the frame is said to have come in by. */
+	/* Out of the interface that the test-run names as ingress. */
 	return XDP_TX;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Reading a frame header by header; every step checks its own bounds. */
+/* A cursor over the headers of a frame; every step checks its bounds. */
 #pragma once
 
 #include <uapi/linux/bpf.h>
@@ -13,7 +13,7 @@
 #define MORE_OR_OFFSET        0x3fff /* of IPv4's word of flags and offset: set in a fragment */
 #define ROCE_PORT             4791   /* IBTA annex A17 */
 
-/* Where the next header starts, and where the frame's first buffer ends. */
+/* The start of the next header, and the end of the frame's first buffer. */
 struct cursor {
 	void *next;
 	void *end;
@@ -63,14 +63,14 @@ static __always_inline struct mac_control *take_mac_control(struct cursor *curso
 
 static __always_inline bool is_pfc(const struct ethhdr *eth, const struct mac_control *control)
 {
-	/* The one address that PFC is sent to: 01:80:c2:00:00:01. */
+	/* PFC has one destination address: 01:80:c2:00:00:01. */
 	const __be16 *to = (const __be16 *)eth->h_dest;
 
 	return to[0] == bpf_htons(0x0180) && to[1] == bpf_htons(0xc200) && to[2] == bpf_htons(0x0001) &&
 	       control->opcode == bpf_htons(MAC_CONTROL_PFC);
 }
 
-/* Takes the UDP header behind an IPv4 header without options. A fragment is not for an endpoint. */
+/* Takes the UDP header behind an IPv4 header without options. Endpoints get no fragments. */
 static __always_inline bool is_roce(struct cursor *cursor, const struct iphdr *ip)
 {
 	if (ip->ihl != 5 || ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(MORE_OR_OFFSET))
@@ -80,7 +80,7 @@ static __always_inline bool is_roce(struct cursor *cursor, const struct iphdr *i
 	return udp && udp->dest == bpf_htons(ROCE_PORT);
 }
 
-/* MACs are handled by the word: as arrays of bytes the compiler takes them byte by byte. */
+/* MACs are handled as words: the compiler would handle arrays of bytes byte by byte. */
 static __always_inline bool same_mac(const u8 *a, const u8 *b)
 {
 	const u16 *x = (const u16 *)a, *y = (const u16 *)b;
@@ -105,7 +105,8 @@ static __always_inline void copy_mac(u8 *to, const u8 *from)
 	copy[2] = word[2];
 }
 
-/* Of a header without options; a right one gives true. RFC 1071, section 2 (C): in larger words, folded. */
+/* Whether the checksum of a header without options is correct. RFC 1071, section 2 (C): larger words, folded.
+ */
 static __always_inline bool checksum_holds(const struct iphdr *ip)
 {
 	const u32 *words = (const u32 *)ip;
@@ -120,7 +121,7 @@ static __always_inline bool checksum_holds(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
-/* The checksum follows without a new sum: RFC 1141. */
+/* Updates the checksum incrementally: RFC 1141. */
 static __always_inline void decrement_ttl(struct iphdr *ip)
 {
 	u32 check = (__force u32)ip->check + (__force u32)bpf_htons(0x0100);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* The end of a measurement: counts every frame, and drops it. */
+/* The sink of a measurement: counts every frame and drops it. */
 
 BPF_PERCPU_ARRAY(arrived, u64, 1);
 

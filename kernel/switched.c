@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* The end of a server's cable at a soft switch (hipsnet/stack/switch/soft_switch.c): every frame goes to the
- * switch's socket, after the losses and the delay of the cable. */
+/* The end of a server's cable at a soft switch (hipsnet/stack/switch/soft_switch.c): hands every frame to the
+ * switch's socket, after the injected loss and the delay of the cable. */
 #include "arrival.h"
 
 BPF_XSKMAP(endpoints, MAX_PORTS); /* AF_XDP sockets of the ports' first queues */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What the programs keep in their maps. Python takes the layouts from here, by way of the compiler. */
+/* The entries of the programs' maps. Python derives its layouts from these, through the compiler. */
 #pragma once
 
 #include "pauses.h"
@@ -12,22 +12,22 @@
 #define ACTION_LOCAL   1
 #define ACTION_FORWARD 2
 
-/* A port of this node, by its index. */
+/* A port of the node, by its index. */
 struct port {
 	u32 ifindex;
-	u32 loss_ppm; /* of the frames that come in */
-	u32 mtu;      /* as it was when the program last asked */
-	u32 delay_us; /* of the frames that come in; 0: they do not pass through the delay line */
+	u32 loss_ppm; /* injected loss of incoming frames */
+	u32 mtu;      /* when the program last read it */
+	u32 delay_us; /* of incoming frames; 0: they bypass the delay line */
 	u8 mac[6];
 };
 
-/* A destination, by its longest matching prefix. The field order is the LPM trie's. */
+/* The key of a route. The LPM trie prescribes the order of the fields. */
 struct prefix {
 	u32 bits;
 	u8 address[4];
 };
 
-/* A MAC of zeros says that the next hop is not known yet. */
+/* A MAC of zeros: the next hop is not resolved yet. */
 struct next_hop {
 	u32 action;
 	u32 port;
@@ -36,8 +36,8 @@ struct next_hop {
 
 #define REASON_FIELD(name, meaning) u64 name;
 
-/* Of one port on one CPU. rx counts all that came in and is the sum of the reasons; tx what XDP sent out
- * here. */
+/* Of one port on one CPU. rx counts all incoming frames and is the sum of the reasons; tx counts the frames
+ * that XDP sent out of this port. */
 struct counters {
 	u64 rx_frames;
 	u64 rx_bytes;

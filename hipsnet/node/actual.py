@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one node looks like, as the kernel tells it: data only."""
+"""The actual state of one node, as read from the kernel: data only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ActualLink:
     `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `segments_bytes` is
     None where the kernel has no such limit (see hipsnet.node.big_tcp). `qdisc` is the kind of
     the root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
-    `ring_bytes` is the size of the ring that holds what comes in late (see hipsnet.node.delay), 0 without one.
-    `program_id` is the id of the attached XDP program; `offloads` and `settings` hold those that were asked for
-    and exist.
+    `ring_bytes` is the size of the ring that delays incoming frames (see hipsnet.node.delay), 0 without one.
+    `program_id` is the id of the attached XDP program; `offloads` and `settings` hold the requested ones that
+    exist.
     """
 
     index: int
@@ -46,11 +46,11 @@ class ActualLink:
 
 @dataclass(frozen=True)
 class Actual:
-    """A node as it is: what hipsnet made there, and the foreign things that could stand in its way.
+    """A node as it is: the objects that hipsnet created, and foreign ones that could be in the way.
 
-    `table` is None without a forwarding table; `sysctls` and `program_differences` are None of a node that is
-    not there. `rxe` has the RDMA devices in software that hipsnet added, and the interface of each;
-    `foreign_rxe` those that it did not add.
+    `table` is None without a forwarding table; `sysctls` and `program_differences` are None for a node that does
+    not exist. `rxe` has the software RDMA devices that hipsnet added with the interface of each, `foreign_rxe`
+    the others.
     """
 
     links: dict[str, ActualLink] = field(default_factory=dict)

@@ -18,7 +18,7 @@ Addresses = dict[int, set[IPv4Interface]]
 
 
 def read(context: Context) -> tuple[Addresses, Addresses]:
-    """Addresses by ifindex: those that hipsnet made, and the others."""
+    """Addresses by ifindex: those that hipsnet added, and the others."""
     ours: Addresses = defaultdict(set)
     foreign: Addresses = defaultdict(set)
     for message in context.netlink.get_addr(family=socket.AF_INET):
@@ -29,7 +29,7 @@ def read(context: Context) -> tuple[Addresses, Addresses]:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Addresses to add and, of those that hipsnet made, to remove. Removals first: an address may move."""
+    """Addresses to add and, of those that hipsnet added, to remove. Removals first: an address may move."""
     missing = []
     for link in desired.links:
         now = actual.links.get(link.name)

@@ -21,9 +21,9 @@ _GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL)
 
 
 def apply(context: Context, steps: Iterable[Change]) -> None:
-    """Apply changes in order. To remove what is gone already is no error.
+    """Apply changes in order. Removing an object that no longer exists is no error.
 
-    Raises ProvisionError with the change that failed, CapabilityError if the machine does not allow it.
+    Raises ProvisionError naming the change that failed, CapabilityError for a missing privilege.
     """
     for change in steps:
         try:
@@ -36,10 +36,10 @@ def apply(context: Context, steps: Iterable[Change]) -> None:
 
 
 def settle(context: Context, config: NodeConfig, is_new: bool = False) -> None:
-    """Bring an open node to its configuration, and look again: what undoes itself is an error, not a success.
+    """Bring an open node to its configuration, and verify it: a change that does not last is an error.
 
-    More rounds than one because a setting may reset another (ip_forward does). A node that was just made has
-    nothing but its links, and is not looked at for more.
+    It takes several rounds because one setting may reset others (ip_forward does). Of a new node only the links
+    are read at first: it has nothing else.
     """
     if is_new:
         apply(context, changes(config, read_new(context, config)))
@@ -55,7 +55,9 @@ def refuse_unsettled(node: str, steps: Sequence[Change]) -> None:
     """Raise ProvisionError if there is still something to change."""
     if steps:
         listed = "; ".join(str(step) for step in steps[:3])
-        raise ProvisionError(f"{node}: {len(steps)} changes do not stay: {listed}; who else sets them?")
+        raise ProvisionError(
+            f"{node}: {len(steps)} changes were undone: {listed}; another program sets them too, stop it"
+        )
 
 
 def _explained(change: Change, error: Exception, code: int | None) -> HipsnetError:

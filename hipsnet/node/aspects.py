@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The aspects of a node in the order in which they are brought up: how each is compared and applied."""
+"""The aspects of a node, in the order to bring them up: how each is compared and applied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hipsnet.node.desired import NodeConfig
 
 
 class Aspect(NamedTuple):
-    """One of them; `leans` if what is removed of it has to go before what it stands on is touched."""
+    """An aspect; `leans` if its objects depend on others, so that they have to be removed first."""
 
     name: str
     differences: Callable[[NodeConfig, Actual], Iterable[Change]]
@@ -37,7 +37,7 @@ class Aspect(NamedTuple):
 
 ASPECTS = (
     Aspect("link", links.differences, links.apply),
-    Aspect("sysctl", sysctls.differences, sysctls.apply),  # a bridge's are there with the bridge
+    Aspect("sysctl", sysctls.differences, sysctls.apply),  # a bridge's exist once the bridge does
     Aspect("offload", offloads.differences, offloads.apply),
     Aspect("nic", nic.differences, nic.apply),
     Aspect("program", datapath.differences, datapath.apply),
@@ -46,7 +46,7 @@ ASPECTS = (
     Aspect("delay", delay.differences, delay.apply),
     Aspect("rate", shaping.differences, shaping.apply),
     Aspect("address", addresses.differences, addresses.apply, leans=True),
-    Aspect("state", links.activations, links.activate),  # with its program; only then it carries routes
+    Aspect("state", links.activations, links.activate),  # after its program; routes need a link that is up
     Aspect("neighbour", neighbours.differences, neighbours.apply, leans=True),
     Aspect("route", routes.differences, routes.apply, leans=True),
     Aspect("policy", policy.differences, policy.apply, leans=True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a node on its ports: attached natively, with their maps pinned."""
+"""A node's program on its ports: attached natively, with its maps pinned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_NUMBERS = 256
 
 
 class PortBinding(NamedTuple):
-    """Which interface is the port of that index of a node, and the MAC it answers to."""
+    """The interface that is a port of a node, by the port's index, with its MAC."""
 
     port: int
     ifname: str
@@ -30,7 +30,7 @@ class PortBinding(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramState:
-    """How a node's program stands: `differences` from what it should be, empty if it is all right.
+    """The state of a node's program: `differences` from the desired state, empty if there are none.
 
     `program_id` is the kernel's id of the pinned program, None if none is pinned.
     """
@@ -48,29 +48,29 @@ class _Opened:
 
 
 def attach_forwarding(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
-    """Make the forwarding program run on the ports (index, interface, MAC) of a server.
+    """Run the forwarding program on the ports (index, interface, MAC) of a server.
 
-    Runs in the calling thread's namespace. What is right already is left, with its table and counters.
-    Returns the interfaces that were changed. Raises ConflictError, before anything is changed, if a port has
-    a program that is not ours; ProvisionError if there is no such interface or the kernel refuses.
+    Works in the calling thread's namespace. A program that is correct already stays, with its table and counters.
+    Returns the changed interfaces. Raises ConflictError, before anything is changed, if a port has a program of
+    another owner; ProvisionError if there is no such interface or the kernel refuses the program.
     """
     return _attach("forward", fabric, node, ports)
 
 
 def attach_cable(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
-    """Make the program of a cable's other end run on the ports of a switch; else as `attach_forwarding`."""
+    """Run the program of the switch ends of cables on the ports of a switch; otherwise as `attach_forwarding`."""
     return _attach("cable", fabric, node, ports)
 
 
 def attach_switched(fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
-    """Make the program that feeds a soft switch run on its ports; else as `attach_forwarding`."""
+    """Run the program that feeds a soft switch on its ports; otherwise as `attach_forwarding`."""
     return _attach("switched", fabric, node, ports)
 
 
 def detach(fabric: str, node: str, ifnames: Iterable[str]) -> None:
-    """Take our programs from these interfaces of the calling thread's namespace, and remove the node's pins.
+    """Detach hipsnet's programs from interfaces of the calling thread's namespace, and remove the node's pins.
 
-    Interfaces that are gone and programs that are not ours are left alone.
+    Missing interfaces and programs of other owners are skipped.
     """
     for ifname in ifnames:
         ifindex = _ifindex(ifname)
@@ -82,7 +82,7 @@ def detach(fabric: str, node: str, ifnames: Iterable[str]) -> None:
 
 
 def read_program(fabric: str, node: str, name: str, ports: Iterable[tuple[int, str, str]]) -> ProgramState:
-    """Compare a node with what `attach_<name>` would make of it, in the calling thread's namespace."""
+    """Compare a node with the result of `attach_<name>`, in the calling thread's namespace."""
     wanted = _bindings(ports)
     program = programs.program_of(name)
     folder = pins.node_folder(fabric, node)
@@ -94,11 +94,11 @@ def read_program(fabric: str, node: str, name: str, ports: Iterable[tuple[int, s
     with _open_whole(folder, program, wanted) as opened:
         if opened is None:
             return ProgramState(
-                pinned.id, (f"{folder}: another version, another number of ports, or pins missing",)
+                pinned.id, (f"{folder}: of another version, of another number of ports, or incomplete",)
             )
         differences = [_attachment_difference(binding, pinned.id) for binding in wanted]
         if _compare_ports(program, opened.maps, wanted).entries:
-            differences.append("the table of ports is not of these interfaces")
+            differences.append("its table of ports lists other interfaces")
     return ProgramState(pinned.id, tuple(text for text in differences if text))
 
 
@@ -139,7 +139,7 @@ def _ifindex(ifname: str) -> int | None:
 def _present(node: str, binding: PortBinding) -> int:
     ifindex = _ifindex(binding.ifname)
     if ifindex is None:
-        raise ProvisionError(f"{node}: interface {binding.ifname} wanted for port {binding.port}, not found")
+        raise ProvisionError(f"{node}: no interface {binding.ifname} for port {binding.port}")
     return ifindex
 
 
@@ -154,7 +154,7 @@ def _refuse_foreign(node: str, binding: PortBinding, ifindex: int) -> None:
     if program and not program.name.startswith(programs.OURS):
         raise ConflictError(
             f"{node}: {binding.ifname} has the XDP program {program.name!r} (id {program.id}), which hipsnet "
-            f"did not attach; if nobody needs it: ip link set {binding.ifname} xdp off"
+            f"did not attach; if it is not needed, run: ip link set {binding.ifname} xdp off"
         )
 
 
@@ -171,7 +171,7 @@ def _attachment_difference(binding: PortBinding, program_id: int) -> str | None:
 
 
 def _put(ifindex: int, program: int, program_id: int) -> bool:
-    """Attach the program unless it is there; tell whether it had to be."""
+    """Attach the program unless it is attached; return whether it was not."""
     found = bpf.attached(ifindex)
     if found is None:
         bpf.attach(ifindex, program)
@@ -184,10 +184,10 @@ def _put(ifindex: int, program: int, program_id: int) -> bool:
 
 
 def _sizes(ports: tuple[PortBinding, ...]) -> dict[str, int]:
-    """How many entries a node's maps have, where that is not as the source says."""
+    """The number of entries of a node's maps that differs from the source's."""
     count = 1 + max((binding.port for binding in ports), default=0)
     last = max((_ifindex(binding.ifname) or 0 for binding in ports), default=0)
-    # Some room, so that an interface that is made anew need not move the others.
+    # Some spare entries: a new interface with a higher index then fits without new maps.
     numbers = max(_LEAST_NUMBERS, 1 << last.bit_length())
     return {
         "port_of": numbers,
@@ -202,7 +202,7 @@ def _has_room(info: bpf.MapInfo, sizes: dict[str, int]) -> bool:
 
 @dataclass(frozen=True)
 class _PortsDifference:
-    """What to write into the tables of ports: (map, key, value), and the interfaces that this is for."""
+    """Entries to write into the tables of ports as (map, key, value), and the interfaces that they are for."""
 
     entries: tuple[tuple[str, bytes, bytes], ...]
     ifnames: tuple[str, ...]
@@ -210,7 +210,7 @@ class _PortsDifference:
 
 @contextmanager
 def _open_whole(folder: Path, program: Program, ports: tuple[PortBinding, ...]) -> Iterator[_Opened | None]:
-    """A node's pinned program and maps if they are of this version, all there, and of the right sizes."""
+    """A node's pinned program and maps if they are of this version, complete and of the right sizes."""
     with ExitStack() as stack:
 
         def opened(name: str) -> int | None:
@@ -234,7 +234,7 @@ def _open_whole(folder: Path, program: Program, ports: tuple[PortBinding, ...]) 
 
 @contextmanager
 def _made_new(folder: Path, program: Program, ports: tuple[PortBinding, ...]) -> Iterator[_Opened]:
-    """New maps and a new program, pinned; the program last, so that a folder with it is whole."""
+    """New maps and a new program, pinned; the program last, so that a folder with a program is complete."""
     sizes = _sizes(ports)
     with ExitStack() as stack:
         maps = {
@@ -253,7 +253,7 @@ def _made_new(folder: Path, program: Program, ports: tuple[PortBinding, ...]) ->
 def _compare_ports(
     program: Program, maps: dict[str, int], ports: tuple[PortBinding, ...]
 ) -> _PortsDifference:
-    """What the tables of ports lack of these interfaces. The losses of a port stay as they are."""
+    """The entries that the tables of ports lack for these interfaces. The injected loss of a port is kept."""
     row_type = program.maps["ports"].value
     forgotten, entries, ifnames = [], [], []
     for binding in ports:
@@ -269,7 +269,7 @@ def _compare_ports(
         if lacking:
             entries += lacking
             ifnames.append(binding.ifname)
-    # What is forgotten goes first: two ports may have changed places.
+    # Removals first: two ports may have swapped their interfaces.
     return _PortsDifference((*forgotten, *entries), tuple(ifnames))
 
 

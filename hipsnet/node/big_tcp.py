@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BIG TCP: how many bytes of segments a lab's cable carries as one frame of the kernel, until they are divided.
+"""BIG TCP: the largest frame of TCP segments that a lab's cable carries before the kernel divides it.
 
-Most of what a cable in a lab costs is paid once for each frame that the kernel handles (its shaper's timer, its way
-through the switch), so frames beyond the usual 64 KiB are what leaves processor time to the job.
+Most of the cost of a lab's cable is per frame of the kernel (the shaper's timer, the way through the switch), so
+frames beyond the usual 64 KiB leave more processor time to the job.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 LEAST_BYTES, MOST_BYTES = 64 << 10, 524_280
-"""What every device takes, and the most that a veth does (tso_max_size: GSO_MAX_SIZE of include/linux/skbuff.h)."""
+"""The limits of every device and of a veth (tso_max_size: GSO_MAX_SIZE of include/linux/skbuff.h)."""
 
 _CABLE_TIME_MS = 8
 
-# Known to Linux from 6.3 on (include/uapi/linux/if_link.h), and not to pyroute2 yet.
+# Since Linux 6.3 (include/uapi/linux/if_link.h); pyroute2 does not have them yet.
 _ATTRIBUTES = (
     ("IFLA_DEVLINK_PORT", "hex"),
     ("IFLA_GSO_IPV4_MAX_SIZE", "uint32"),
@@ -27,18 +27,18 @@ if _ATTRIBUTES[1] not in ifinfmsg.nla_map:
 
 
 def segments_bytes(rate_bps: int | None) -> int:
-    """The largest frame of segments for a cable: never longer on it than 8 ms, so that others get their turn."""
+    """The largest frame of segments for a cable: at most 8 ms of its time, so that other flows get their turn."""
     if rate_bps is None:
         return MOST_BYTES
     return min(MOST_BYTES, max(LEAST_BYTES, rate_bps // 8 * _CABLE_TIME_MS // 1000))
 
 
 def read(message: Any) -> int | None:
-    """What a link allows now, as its netlink message tells; None before Linux 6.3."""
+    """The actual limit of a link, from its netlink message; None before Linux 6.3."""
     size: int | None = message.get("IFLA_GSO_IPV4_MAX_SIZE")
     return size
 
 
 def setting(size_bytes: int) -> dict[str, int]:
-    """The arguments of `Netlink.link("set", ...)`: the same limit for what leaves and for what is put together."""
+    """The arguments of `Netlink.link("set", ...)`: the same limit for sending (GSO) and receiving (GRO)."""
     return {"gso_ipv4_max_size": size_bytes, "gro_ipv4_max_size": size_bytes}

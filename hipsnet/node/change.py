@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One difference between what a node must look like and what it looks like."""
+"""One difference between the desired and the actual state of a node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Action = Literal["add", "change", "remove"]
 class Change:
     """One step towards the desired state.
 
-    `aspect` names the module that finds and applies it; `subject` is what it is about ("p0", "10.0.0.1/30 on
-    p1"); `before` and `after` are for the reader, empty where there is nothing; `value` is for the aspect.
+    `aspect` names the aspect that finds and applies it; `subject` is the object ("p0", "10.0.0.1/30 on p1");
+    `before` and `after` are text for the reader, empty if there is no value; `value` is for the aspect.
     """
 
     node: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The difference between desired and actual state of a node, in the order in which it has to be applied."""
+"""The difference between the desired and the actual state of a node, in the order to apply it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hipsnet.node.desired import MAC_MARK, NodeConfig
 
 
 def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
-    """What has to be done, in order; empty if the node is as desired.
+    """The changes to apply, in order; empty if the node is as desired.
 
-    What leans on something goes before it when removed (routes, then addresses) and after it when added.
+    A dependent object is removed before the object that it depends on (routes, then addresses) and added after it.
     """
     found = [(aspect, list(aspect.differences(desired, actual))) for aspect in ASPECTS]
     leaning = [steps for aspect, steps in reversed(found) if aspect.leans]
@@ -26,9 +26,9 @@ def changes(desired: NodeConfig, actual: Actual) -> list[Change]:
 
 
 def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
-    """Raise ConflictError if something that hipsnet did not make stands in the way, naming it.
+    """Raise ConflictError, naming it, for an object in the way that hipsnet did not create.
 
-    CapabilityError for a card that lacks what is required of it.
+    Raises InputError for a card that lacks a required setting.
     """
     datapath.refuse_foreign(desired, actual)
     rdma.refuse_foreign(desired, actual)
@@ -37,17 +37,17 @@ def refuse_conflicts(desired: NodeConfig, actual: Actual) -> None:
         now = actual.links.get(link.name)
         if link.kind == "cable" and now is not None and not now.mac.startswith(MAC_MARK):
             raise ConflictError(
-                f"{desired.name}: the interface {link.name} ({now.kind or 'device'}, {now.mac}) was not made "
-                "by hipsnet and was left alone; rename or remove it"
+                f"{desired.name}: hipsnet did not create the interface {link.name} ({now.kind or 'device'}, "
+                f"{now.mac}) and has not changed it; rename or remove it"
             )
         if link.kind == "bridge" and now is not None and now.kind != "bridge":
             raise ConflictError(
-                f"{desired.name}: {link.name} wanted as a bridge, found as {now.kind or 'device'}; "
-                "rename or remove it"
+                f"{desired.name}: {link.name} has to be a bridge, but is a {now.kind or 'device'}; rename or "
+                "remove it"
             )
     for route in desired.routes:
         if route.prefix in actual.foreign_routes:
             raise ConflictError(
-                f"{desired.name}: a route to {route.prefix} is there that hipsnet did not make; it was left "
-                "alone: remove it, or choose other base prefixes under `addresses`"
+                f"{desired.name}: a route to {route.prefix} exists that hipsnet did not create and has not "
+                "changed; remove it, or choose other base prefixes under `addresses`"
             )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From C to relocatable bytecode by bcc. `python -m hipsnet.node.compiling NAME ...` writes it as JSON.
+"""Compile C to relocatable bytecode with bcc. `python -m hipsnet.node.compiling NAME ...` writes it as JSON.
 
-It is a process of its own: the compiler is large, and it says what is wrong on standard error only.
+It runs in a process of its own: the compiler is large, and reports errors on standard error only.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MAP_BY_FD = 1  # BPF_PSEUDO_MAP_FD in src_reg
 
 
 def compile_programs(names: tuple[str, ...]) -> dict[str, Any]:
-    """Compile `kernel/<name>.c` for every name, in another process; what it gives is plain JSON data.
+    """Compile `kernel/<name>.c` for every name, in another process; returns plain JSON data by name.
 
-    Raises CapabilityError without bcc or headers, or with what the compiler said.
+    Raises CapabilityError without bcc or headers, or with the compiler's messages.
     """
     command = [sys.executable, "-m", "hipsnet.node.compiling", *names]
-    # The child finds what this process finds, however its path was made.
+    # The child imports from the same places as this process.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
@@ -46,16 +46,11 @@ def compile_programs(names: tuple[str, ...]) -> dict[str, Any]:
 def _main(names: list[str]) -> None:
     headers = find_headers()
     if headers is None:
-        sys.exit(
-            "kernel headers wanted in /lib/modules or /usr/src, none found; "
-            "run: apt install linux-headers-amd64"
-        )
+        sys.exit("no kernel headers in /lib/modules or /usr/src; run: apt install linux-headers-amd64")
     try:
         import bcc
     except ImportError:
-        sys.exit(
-            f"bcc wanted for {sys.executable}, not found; run: apt install python3-bpfcc, then tools/setup"
-        )
+        sys.exit(f"{sys.executable} has no bcc; run: apt install python3-bpfcc, then tools/setup")
     os.environ["BCC_KERNEL_SOURCE"] = str(headers.source)
     json.dump({name: _compile(bcc, name, headers.cflags) for name in names}, sys.stdout)
 
@@ -75,7 +70,7 @@ def _compile(bcc: Any, name: str, cflags: tuple[str, ...]) -> dict[str, Any]:
     return {
         "instructions": base64.b64encode(code).decode(),
         "relocations": relocations,
-        # A map that only says what the maps in another map are like is not one of the program's.
+        # The template of the maps in a map of maps is not a map of the program.
         "maps": {map_name: found for map_name, found in maps.items() if map_name in used},
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an aspect needs to read or change one node: its netlink socket and the interfaces' indexes."""
+"""An open node, as an aspect reads and changes it: its netlink socket and the indexes of its interfaces."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Context:
         if link not in self.indexes:
             found = self.netlink.get_link(link)
             if found is None:
-                raise ProvisionError(f"{self.node}: interface {link} wanted, not found")
+                raise ProvisionError(f"{self.node} has no interface {link}")
             self.indexes[link] = found["index"]
         return self.indexes[link]
 
 
 @contextmanager
 def opened(node: str, namespace: str | None) -> Iterator[Context]:
-    """Enter the node's namespace (None: where we are) with a netlink socket in it.
+    """Enter the node's namespace (None: stay in the current one) with a netlink socket in it.
 
-    What the kernel refuses inside is a ProvisionError, or a CapabilityError if it is for want of a privilege.
+    A netlink error inside becomes a ProvisionError, or a CapabilityError for a missing privilege.
     """
     with inside(namespace), Netlink() as netlink:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The XDP part of a node: its program on every port, its forwarding table, and the losses of its ports."""
+"""The XDP part of a node: its program on every port, its forwarding table, and the injected loss of its ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hipsnet.node.storms import has_watchdog, set_watchdog
 
 
 def program_of(desired: NodeConfig) -> str | None:
-    """The program that a node's ports have to run now; all ports of a node run the same one."""
+    """The program that a node's ports have to run; all ports of a node run the same one."""
     return next((link.runs for link in desired.ports if link.runs), None)
 
 
@@ -55,7 +55,7 @@ def _setting_differences(desired: NodeConfig) -> Iterator[str]:
 
 
 def table(desired: NodeConfig) -> frozenset[TableEntry] | None:
-    """The forwarding table as it is; None if there is none (that this version can read)."""
+    """The actual forwarding table; None if there is none that this version can read."""
     try:
         return frozenset(read_table(desired.fabric, desired.name)) if desired.table else None
     except ProvisionError:
@@ -63,7 +63,7 @@ def table(desired: NodeConfig) -> frozenset[TableEntry] | None:
 
 
 def losses(desired: NodeConfig) -> tuple[int, ...]:
-    """The losses of the ports in ppm, by port index; empty if there is no program."""
+    """The injected loss of the ports in ppm, by port index; empty if there is no program."""
     try:
         return read_loss(desired.fabric, desired.name) if desired.ports else ()
     except ProvisionError:
@@ -71,14 +71,14 @@ def losses(desired: NodeConfig) -> tuple[int, ...]:
 
 
 def refuse_foreign(desired: NodeConfig, actual: Actual) -> None:
-    """Raise ConflictError if a port has an XDP program that is not ours."""
+    """Raise ConflictError if a port has an XDP program that hipsnet did not attach."""
     for link in desired.ports:
         now = actual.links.get(link.name)
         found = bpf.program_by_id(now.program_id) if now and now.program_id else None
         if found and not found.name.startswith(programs.OURS):
             raise ConflictError(
                 f"{desired.name}: {link.name} has the XDP program {found.name!r} (id {found.id}), which "
-                f"hipsnet did not attach; if nobody needs it: ip link set {link.name} xdp off"
+                f"hipsnet did not attach; if it is not needed, run: ip link set {link.name} xdp off"
             )
 
 
@@ -130,7 +130,7 @@ def apply(context: Context, change: Change) -> None:
 
 
 def fill(context: Context, change: Change) -> None:
-    """Make the forwarding table what it has to be."""
+    """Fill the forwarding table."""
     desired: NodeConfig = change.value
     fill_table(desired.fabric, desired.name, desired.table)
 

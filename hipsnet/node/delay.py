@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay of a cable: how long frames that come in at a port are held, and the ring that holds them."""
+"""The delay of a cable: how long the frames that arrive at a port are held, and the ring that holds them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNLIMITED_BPS = 10_000_000_000
 
 
 class PortDelay(NamedTuple):
-    """A port's delay as it is; `ring` is the kernel's id of its ring of `ring_bytes`, both 0 without one."""
+    """A port's actual delay; `ring` is the kernel's id of its ring of `ring_bytes`, both 0 without one."""
 
     ifindex: int
     delay_us: int
@@ -31,10 +31,10 @@ class PortDelay(NamedTuple):
 
 
 def ring_bytes(link: LinkConfig) -> int:
-    """The size of the ring for frames that come in by a link: a power of two, 0 without a delay.
+    """The size of the ring for frames that arrive by a link: a power of two, 0 without a delay.
 
-    Room for what is under way, half as much again, and some for a delay line that is late. An unlimited rate
-    counts as 10 Gbit/s, and no ring is larger than 16 MiB: what is more is lost, counted.
+    It holds the frames of one delay, half as much again, and a reserve for a delay line that is late. An
+    unlimited rate counts as 10 Gbit/s, and no ring is larger than 16 MiB: frames beyond are dropped and counted.
     """
     if not link.delay_us:
         return 0
@@ -44,7 +44,7 @@ def ring_bytes(link: LinkConfig) -> int:
 
 
 def read(fabric: str, node: str) -> tuple[PortDelay, ...]:
-    """The delays of a node's ports by index; empty if it has no program (that this version can read)."""
+    """The delays of a node's ports by index; empty if it has no program that this version can read."""
     try:
         with (
             opened_map(fabric, node, "cable", "ports") as (ports, layout),
@@ -70,9 +70,9 @@ def _ring(rings: int, port: int) -> tuple[int, int]:
 
 
 def set_delay(fabric: str, node: str, port: int, delay_us: int, least_ring_bytes: int) -> None:
-    """Hold the frames that come in at a port for `delay_us` (0: not at all), in a ring of at least that size.
+    """Hold the frames that arrive at a port for `delay_us` (0: not at all), in a ring of at least that size.
 
-    They go on when the fabric's delay line sends them; those that are under way when a delay ends are lost.
+    The fabric's delay line sends them on; frames in the ring are lost when a delay is removed.
     Raises ProvisionError if the node has no such port.
     """
     with (
@@ -90,7 +90,7 @@ def set_delay(fabric: str, node: str, port: int, delay_us: int, least_ring_bytes
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Ports whose delay has to be set, changed or taken away."""
+    """Ports whose delay has to be set, changed or removed."""
     for link in desired.ports:
         now = actual.links.get(link.name)
         have, room = (now.delay_us, now.ring_bytes) if now else (0, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a topology to the desired state of each of its nodes."""
+"""Derive the desired state of each node from a topology."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BRIDGE = "br0"
 _LOOPBACK = "lo"
 
 SOFT_SWITCH_BPS = 10_000_000_000
-"""The rate of a soft switch's ports where the file says `unlimited`."""
+"""The rate of a soft switch's ports if the file says `unlimited`."""
 
 
 def node_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
@@ -41,10 +41,10 @@ def node_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
 
 
 def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeConfig:
-    """The desired state of a server: of its lab namespace, or of the host that plays it.
+    """The desired state of a server: of its lab namespace, or of the host that it is assigned to.
 
-    Servers that one host plays together share its loopback, and need no routes: all addresses are its own.
-    Raises InputError if the file names hosts and says nothing, or too little, of this one.
+    Servers on the same host share its loopback, and need no routes: all addresses are local. Raises InputError if
+    the file names hosts but not this one, or not all of its ports.
     """
     host = _host(topology, server)
     together = _together(topology, fabric, server)
@@ -106,10 +106,10 @@ def _watchdog(topology: Topology) -> Watchdog | None:
 
 
 def _soft_switch_config(topology: Topology, fabric: Fabric, switch: Switch, names: list[str]) -> NodeConfig:
-    """Ports that hand every frame to the fabric's soft switch: the kernel has no part in what becomes of it.
+    """Ports that hand every frame to the fabric's soft switch, past the kernel's stack.
 
-    Their queueing discipline sees none of the switch's frames. But a veth that has one tells who sends that its
-    peer is full, and one without loses the frame: so these have one also where the rate is unlimited.
+    Their queueing discipline sees none of the switch's frames. But a veth with one reports to its sender that its
+    peer is full, and a veth without one drops the frame: these ports have one even if the rate is unlimited.
     """
     ports = (_switch_port(topology, fabric, port, None) for port in switch.ports)
     rate_bps = topology.link.rate_bps or SOFT_SWITCH_BPS
@@ -121,7 +121,7 @@ def _soft_switch_config(topology: Topology, fabric: Fabric, switch: Switch, name
 
 
 def _with_whole_frames(link: LinkConfig) -> LinkConfig:
-    """A soft switch hands frames on as they are: checksum and segments are left to nobody behind this port."""
+    """A soft switch forwards frames as they are: nothing behind this port completes a checksum."""
     return replace(link, offloads=tuple((name, on and name != TX_CHECKSUM) for name, on in link.offloads))
 
 
@@ -131,16 +131,16 @@ def _host(topology: Topology, server: Server) -> Host | None:
     host = topology.nodes.get(server.name)
     if host is None:
         known = ", ".join(topology.nodes)
-        raise InputError(f"nodes: {server.name} wanted, found {known}; add it to the file")
+        raise InputError(f"nodes: {server.name} is missing; the file has {known}; add it")
     if len(host.ports) != len(server.ports):
         raise InputError(
-            f"nodes.{server.name}.ports: {len(server.ports)} interfaces wanted, {len(host.ports)} found"
+            f"nodes.{server.name}.ports: needs {len(server.ports)} interfaces, has {len(host.ports)}"
         )
     return host
 
 
 def _together(topology: Topology, fabric: Fabric, server: Server) -> list[Server]:
-    """The servers that the same host plays, this one included."""
+    """The servers on the same host, this one included."""
     if topology.nodes == "lab" or topology.nodes[server.name].host is None:
         return [server]
     hosts = {name: found.host for name, found in topology.nodes.items()}
@@ -180,10 +180,10 @@ def _switch_port(topology: Topology, fabric: Fabric, port: Port, master: str | N
 
 
 def _cable_offloads(fabric: Fabric, port: Port) -> tuple[tuple[str, bool], ...]:
-    """What a veth port of the lab may leave to its peer.
+    """The offloads of a veth port of the lab.
 
-    A server's XDP program forwards a frame as it is, so the last device before it finishes the checksum. GRO
-    puts together what arrives in segments; without it, or a program, a veth takes no redirected frames.
+    A server's XDP program forwards a frame as it is, so the device before it completes the checksum. GRO merges
+    incoming segments; without GRO or a program, a veth accepts no redirected frames.
     """
     to_server = isinstance(fabric.nodes[fabric.peer(port).node], Server)
     return ((TX_CHECKSUM, not to_server), (GRO, True))
@@ -202,7 +202,7 @@ def _server_sysctls(names: list[str], in_lab: bool, is_alone: bool) -> dict[str,
 def _server_routes(
     topology: Topology, fabric: Fabric, server: Server, names: list[str]
 ) -> tuple[RouteConfig, ...]:
-    """A server's routes; in the lab with a first window, also for what is on its cables."""
+    """A server's routes; in the lab with an initial window, also for on-link destinations."""
     others = _kernel_routes(fabric, server, names, _window(topology, len(fabric.servers) - 1))
     if topology.nodes != "lab":
         return others
@@ -236,7 +236,7 @@ def _kernel_routes(
 def _policies(
     topology: Topology, fabric: Fabric, server: Server, names: list[str]
 ) -> tuple[PolicyConfig, ...]:
-    """For each port, the shared routes by that port alone."""
+    """For each port, the routes that several ports share, by that port alone."""
     window = _window(topology, len(fabric.servers) - 1)
     shared = [route for route in routes(fabric, server.name) if len(route.hops) > 1]
     found = []
@@ -264,7 +264,7 @@ def _neighbours(
 
 
 def facing(fabric: Fabric, port: Port) -> tuple[Port, ...]:
-    """The addressed ports at the other side of a port's cable: all those behind it where that is a bridge."""
+    """The addressed ports at the other end of a port's cable: all those behind it if that is a bridge."""
     peer = fabric.peer(port)
     other = fabric.nodes[peer.node]
     if isinstance(other, Switch) and other.routes_at == "l2":
@@ -294,6 +294,6 @@ def _table(
         port = names.index(entry.link)
         entries.append(TableEntry(IPv4Network(entry.address), port, entry.mac, entry.address))
     for route in routes(fabric, server.name):
-        hop = route.hops[0]  # a frame in transit takes one way; sharing is for those who send
+        hop = route.hops[0]  # a forwarded frame takes one way; only senders share the load
         entries.append(TableEntry(route.prefix, hop.port, macs.get((names[hop.port], hop.via)), hop.via))
     return tuple(entries)

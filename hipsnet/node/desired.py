@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one node must look like: data only, the same for lab namespaces and real hosts."""
+"""The desired state of one node: data only, the same for lab namespaces and real hosts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 from hipsnet.node.watchdog import Watchdog
 
 PROTOCOL = 72
-"""rtnetlink protocol number on the addresses, routes and neighbours that hipsnet makes (72 = 'H')."""
+"""rtnetlink protocol number of the addresses, routes and neighbours that hipsnet creates (72 = 'H')."""
 
 MAC_MARK = "02:48:"
-"""How the MAC of every lab port begins: a veth that carries it was made by hipsnet."""
+"""Prefix of the MAC of every lab port: hipsnet created each veth that has it."""
 
 TX_CHECKSUM, GRO = "tx-checksum", "gro"
-"""Device features that are switched."""
+"""Device features that hipsnet switches on or off."""
 
 LinkKind = Literal["cable", "card", "bridge", "loopback"]
 Program = Literal["forward", "cable", "switched"]
@@ -24,9 +24,9 @@ Program = Literal["forward", "cable", "switched"]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a card's driver, in words: see hipsnet.node.nic.
+    """A setting of a card's driver, as text: see hipsnet.node.nic.
 
-    A driver that does not have it is an error if it is `required`, not worth a word if it is `optional`.
+    A driver without it is an error if it is `required`, and is not reported if it is `optional`.
     """
 
     name: str
@@ -39,13 +39,12 @@ class Setting:
 class LinkConfig:
     """One interface of a node.
 
-    `kind` is "cable" (a veth that the lab makes), "card" (a NIC that is there already), "bridge" (made here)
-    or "loopback". `port` is the index of the node's port, None where the interface is no port. None stands
-    for "whatever it has" in `mac`, `mtu` and `alias`. `rate_bps` None is unlimited; a link that is not
-    `shaped` keeps its own queueing discipline. `program` is the XDP program of its ports (see
-    `runs`). `offloads` are the device features that are on (True) or off, by name (see `features`).
-    `rxe` is the name of the RDMA device in software that hipsnet adds to it. `settings` are those of a card's
-    driver.
+    `kind` is "cable" (a veth of the lab), "card" (an existing NIC), "bridge" (created by hipsnet) or "loopback".
+    `port` is the index of the node's port, None for an interface that is no port. None in `mac`, `mtu` and
+    `alias` means any value. `rate_bps` None is unlimited; a link that is not `shaped` keeps its own queueing
+    discipline. `program` is the XDP program of its ports (see `runs`). `offloads` are the device features that
+    are on (True) or off, by name (see `features`). `rxe` is the name of the software RDMA device that hipsnet
+    adds to it. `settings` are those of a card's driver.
     """
 
     name: str
@@ -67,7 +66,7 @@ class LinkConfig:
 
     @property
     def runs(self) -> Program | None:
-        """The program that has to be attached now: the cable's only while the cable has a fault to act out.
+        """The program that has to be attached: a cable's only while the cable has a delay or a loss.
 
         XDP on a veth copies every frame that comes from the kernel's own stack.
         """
@@ -75,16 +74,16 @@ class LinkConfig:
 
     @property
     def features(self) -> tuple[tuple[str, bool], ...]:
-        """The offloads that have to hold now: a delay line takes frames as they are, so they must be finished."""
+        """The offloads to set: a delay line reads frames as they are, so they need their checksum."""
         return tuple((name, on and not (self.delay_us and name == TX_CHECKSUM)) for name, on in self.offloads)
 
 
 @dataclass(frozen=True)
 class RouteConfig:
-    """A kernel route: `hops` are (interface, next hop) pairs, several of them share the load.
+    """A kernel route: `hops` are (interface, next hop) pairs; several hops share the load.
 
-    The next hop of what is on the link itself is None. `window` is how many segments of a TCP connection may be
-    under way at first; None is the kernel's own number.
+    The next hop of an on-link destination is None. `window` is the initial congestion window of a TCP connection
+    in segments; None is the kernel's default.
     """
 
     prefix: IPv4Network
@@ -94,7 +93,7 @@ class RouteConfig:
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """What is sent from an address of a link has routes of its own, all by that link."""
+    """Routes of packets that are sent from an address of a link: all by that link."""
 
     link: str
     source: IPv4Address
@@ -103,7 +102,7 @@ class PolicyConfig:
 
 @dataclass(frozen=True)
 class NeighbourConfig:
-    """A permanent neighbour; `mac` None is still to be found out by ARP (hosts only)."""
+    """A permanent neighbour; `mac` None has to be resolved by ARP (hosts only)."""
 
     link: str
     address: IPv4Address
@@ -114,8 +113,8 @@ class NeighbourConfig:
 class TableEntry:
     """An entry of the XDP forwarding table: `port` None is up the stack, else out of that port to `mac`.
 
-    A `mac` of None is not known yet: such frames go up the stack, which finds it out. It is that of `via`, the
-    neighbour, which the kernel's table does not hold.
+    A `mac` of None is not known yet: such frames go up the stack, which resolves it. It belongs to the neighbour
+    `via`, which the program's table does not contain.
     """
 
     prefix: IPv4Network

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a NIC that ethtool has: global pause, rings, channels, coalescing, and what breaks XDP.
+"""Settings of a NIC through ethtool: link pause, rings, channels, coalescing, and offloads that break XDP.
 
-Rings go by ethtool netlink; for the others pyroute2 has the ioctl, and for pause frames nothing.
+Rings are set by ethtool netlink, the others by ioctl: pyroute2 has both, except for link pause.
 
 | setting | value |
 |---|---|
@@ -10,7 +10,7 @@ Rings go by ethtool netlink; for the others pyroute2 has the ioctl, and for paus
 | `channels` | pairs of queues |
 | `coalesce rx`, `coalesce tx` | microseconds before an interrupt |
 | `coalesce adaptive` | the driver chooses those of rx: "on", "off" |
-| `lro`, `gro-hw` | put together by the NIC, which no XDP program can read: "on", "off" |
+| `lro`, `gro-hw` | the NIC merges frames, which no XDP program can read: "on", "off" |
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read(link: str, *groups: str) -> dict[str, str]:
             found["pause"] = _pause(link)
     others = [group for group in groups if group != "pause"]
     if others:
-        with _lacking_left_out(), _opened() as tool:  # opened once: the kernel is asked for its families
+        with _lacking_left_out(), _opened() as tool:  # opened once: opening asks the kernel for its families
             for group in others:
                 with _lacking_left_out():
                     found |= _READ[group](tool, link)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a node's XDP program while it runs: routes, losses, counters."""
+"""The tables of a node's running XDP program: routes, injected loss, counters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNRESOLVED = bytes(6)
 
 @dataclass(frozen=True)
 class TableDifference:
-    """The entries that are (or were) missing, different, and too many; each sorted by prefix."""
+    """The entries that were added, changed and removed, each sorted by prefix."""
 
     added: tuple[TableEntry, ...] = ()
     changed: tuple[TableEntry, ...] = ()
@@ -37,10 +37,10 @@ class TableDifference:
 
 
 def fill_table(fabric: str, node: str, entries: Iterable[TableEntry]) -> TableDifference:
-    """Make the forwarding table have exactly these entries, writing only the difference; return it.
+    """Give the forwarding table exactly these entries, writing only the difference; return the difference.
 
-    What is new comes before what is old goes, so that no destination is without its entry on the way. Raises
-    ProvisionError if the node has no forwarding program.
+    New entries are added before old ones are removed, so that no destination is without its entry meanwhile.
+    Raises ProvisionError if the node has no forwarding program.
     """
     with opened_map(fabric, node, "forward", "table") as (fd, layout):
         difference = compare_table(_read_entries(fd, layout), entries)
@@ -58,7 +58,7 @@ def read_table(fabric: str, node: str) -> tuple[TableEntry, ...]:
 
 
 def compare_table(present: Iterable[TableEntry], wanted: Iterable[TableEntry]) -> TableDifference:
-    """What leads from the one table to the other."""
+    """The difference that turns the present table into the wanted one."""
     before = {entry.prefix: entry for entry in present}
     after = {entry.prefix: entry for entry in wanted}
     return TableDifference(
@@ -69,9 +69,9 @@ def compare_table(present: Iterable[TableEntry], wanted: Iterable[TableEntry]) -
 
 
 def set_loss(fabric: str, node: str, port: int, ppm: int) -> None:
-    """Lose `ppm` of a million frames that come in at a port (0: none), of a server or a switch.
+    """Drop `ppm` of a million frames that arrive at a port (0: none) of a server or a switch.
 
-    Raises InputError for a share outside 0..1000000, ProvisionError if the node has no such port.
+    Raises InputError for a value outside 0..1000000, ProvisionError if the node has no such port.
     """
     if not 0 <= ppm <= 1_000_000:
         raise InputError(f"loss: found {ppm} ppm; allowed: 0 to 1000000")
@@ -82,7 +82,7 @@ def set_loss(fabric: str, node: str, port: int, ppm: int) -> None:
 
 
 def read_loss(fabric: str, node: str) -> tuple[int, ...]:
-    """The losses of a node's ports by index, in ppm."""
+    """The injected loss of a node's ports by index, in ppm."""
     with opened_map(fabric, node, "cable", "ports") as (fd, layout):
         return tuple(
             int(read_port(fd, layout, node, port)["loss_ppm"][0])
@@ -108,19 +108,19 @@ def read_counters(fabric: str, node: str) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def frames_by_reason(counters: np.ndarray[Any, np.dtype[Any]]) -> dict[str, int]:
-    """The frames of all ports by what became of them, without zeros, out of `read_counters`."""
+    """The frames of all ports by reason, without zeros, from the result of `read_counters`."""
     sums = {name: int(counters[name].sum()) for name in kernel.reasons()}
     return {name: frames for name, frames in sums.items() if frames}
 
 
 @contextmanager
 def opened_map(fabric: str, node: str, program: str, name: str) -> Iterator[tuple[int, MapLayout]]:
-    """A pinned map of a node with its layout. What all programs have is laid out alike in all of them."""
+    """A pinned map of a node with its layout. Maps that all programs have are laid out alike in all of them."""
     path: Path = pins.node_folder(fabric, node) / name
     layout = programs.program_of(program).maps[name]
     fd = bpf.open_pin(path)
     if fd is None:
-        raise ProvisionError(f"{node}: {path} wanted, not found; run `hipsnet provision` again")
+        raise ProvisionError(f"{node}: {path} does not exist; run `hipsnet provision` again")
     with bpf.closing(fd):
         if bpf.map_info(fd).value_size != layout.value.itemsize:
             raise ProvisionError(
@@ -166,7 +166,7 @@ def read_port(fd: int, layout: MapLayout, node: str, port: int) -> np.ndarray[An
     row = bpf.lookup(fd, port_key(port), layout.value.itemsize) if port >= 0 else None
     if row is None:
         ports = bpf.map_info(fd).max_entries
-        raise ProvisionError(f"{node}: port {port} wanted; it has the ports 0 to {ports - 1}")
+        raise ProvisionError(f"{node} has no port {port}; it has the ports 0 to {ports - 1}")
     return np.frombuffer(row, layout.value).copy()
 
 
@@ -190,6 +190,6 @@ def port_key(port: int) -> bytes:
 
 @cache
 def possible_cpus() -> int:
-    """How many CPUs the kernel may ever have: as many values has an entry of a per-CPU map."""
+    """The number of possible CPUs, which is the number of values in an entry of a per-CPU map."""
     last = Path("/sys/devices/system/cpu/possible").read_text().strip().replace(",", "-").split("-")[-1]
     return int(last) + 1

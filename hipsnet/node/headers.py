@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the kernel headers are that bcc compiles against."""
+"""The kernel headers that bcc compiles against."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GENERATED = (
 
 @dataclass(frozen=True)
 class Headers:
-    """A tree of headers: `source` is for BCC_KERNEL_SOURCE, `build` has what one configuration generated.
+    """A tree of headers: `source` is for BCC_KERNEL_SOURCE, `build` has the files generated for a configuration.
 
-    The two differ where the distribution splits them (Debian). `running` tells whether they are those of the
-    kernel that runs; XDP programs use no structure of the kernel's inside, so others serve as well.
+    The two differ if the distribution splits them (Debian). `running` is whether they belong to the running
+    kernel; XDP programs use no internal structures of the kernel, so other headers work as well.
     """
 
     source: Path
@@ -31,12 +31,12 @@ class Headers:
 
     @property
     def cflags(self) -> tuple[str, ...]:
-        """What the compiler needs to find the generated half."""
+        """The options that let the compiler find the generated half."""
         return tuple(f"-I{self.build / folder.format(arch=_architecture())}" for folder in _GENERATED)
 
 
 def find_headers(modules: Path = Path("/lib/modules"), sources: Path = Path("/usr/src")) -> Headers | None:
-    """The running kernel's headers; else the newest that are installed; None if there are none."""
+    """The running kernel's headers, otherwise the newest installed ones; None if there are none."""
     release = platform.release()
     running = _tree(modules / release / "build") or _tree(sources / f"linux-headers-{release}")
     if running is not None:
@@ -49,12 +49,12 @@ def find_headers(modules: Path = Path("/lib/modules"), sources: Path = Path("/us
 
 
 def _tree(build: Path) -> tuple[Path, Path] | None:
-    """(source, build) of a folder that was configured for this machine."""
+    """(source, build) of a folder that is configured for this machine."""
     if not (build / "include/generated/autoconf.h").is_file():
         return None
     if (build / "include/linux/types.h").is_file():
         return build, build
-    # Debian's half trees say in their Makefile where the other half is.
+    # The Makefile of Debian's half trees names the other half.
     makefile = build / "Makefile"
     found = (
         re.search(r"^include (\S+)/Makefile$", makefile.read_text(), re.MULTILINE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How keys and values lie in memory: from what the compiler says about a C type to a numpy dtype."""
+"""The layout of keys and values in memory: from the compiler's description of a C type to a numpy dtype."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dtype_of(description: Any, size: int) -> np.dtype[Any]:
     """
     dtype = _type(description)
     if dtype.itemsize != size:
-        raise ValueError(f"{description}: {size} bytes wanted, {dtype.itemsize} found")
+        raise ValueError(f"{description}: has {dtype.itemsize} bytes, not {size}")
     return dtype
 
 

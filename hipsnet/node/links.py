@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces: bridges made, and every link's MTU, alias, bridge and state."""
+"""Interfaces: creates bridges, and sets the MTU, alias, bridge and state of every link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_S = 0.01
 
 
 def read(context: Context) -> dict[str, ActualLink]:
-    """All interfaces of the node by name; what other aspects own is left at its defaults."""
+    """All interfaces of the node by name; fields of other aspects are left at their defaults."""
     messages = context.netlink.get_links()
     names = {message["index"]: get_attrs(message, "IFLA_IFNAME")[0] for message in messages}
     context.indexes.clear()
@@ -51,7 +51,7 @@ def _read_one(message: Any, names: dict[int, str]) -> ActualLink:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Bridges to make, and properties of links to set; bringing a link up is `activations`."""
+    """Bridges to create, and properties of links to set; `activations` has the links to bring up."""
     for link in desired.links:
         now = actual.links.get(link.name)
         if link.kind == "bridge" and now is None:
@@ -77,7 +77,7 @@ def _property(node: str, link: LinkConfig, key: str, before: object, value: obje
 
 
 def activations(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Links that have to be brought up: the last step of a link, when its program and addresses are there."""
+    """Links to bring up: the last step of a link, after its program and addresses."""
     for link in desired.links:
         now = actual.links.get(link.name)
         if now is None or not now.up:
@@ -90,8 +90,9 @@ def activations(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
 def without_carrier(context: Context, names: Iterable[str], timeout_s: float) -> tuple[str, ...]:
     """Wait until these links carry frames; returns those that do not after `timeout_s`.
 
-    A new carrier takes the kernel up to a second to act on (net/core/link_watch.c): until then a bridge drops what
-    comes in. To ask for one link makes it act at once (linkwatch_sync_dev in rtnl_getlink).
+    The kernel takes up to a second to process a new carrier (net/core/link_watch.c): until then a bridge drops
+    incoming frames. A request for a single link makes it process the carrier at once (linkwatch_sync_dev in
+    rtnl_getlink).
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -108,9 +109,9 @@ def _is_operational(context: Context, name: str) -> bool:
 
 
 def apply(context: Context, change: Change) -> None:
-    """Make a bridge, or set one property of a link."""
+    """Create a bridge, or set one property of a link."""
     if isinstance(change.value, LinkConfig):
-        # No spanning tree and no snooping: a switch group is one cable length, and frames must pass at once.
+        # No spanning tree and no snooping: a switch group has no loops, and frames must pass at once.
         context.netlink.link(
             "add", ifname=change.value.name, kind="bridge", br_stp_state=0, br_mcast_snooping=0
         )

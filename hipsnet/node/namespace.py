@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces with names: entering, making, finding and deleting them."""
+"""Named network namespaces: enter, create, find and delete them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def inside(name: str | None) -> Iterator[None]:
-    """Run the block in the namespace `name` (None: where we are). Only the calling thread moves.
+    """Run the block in the namespace `name` (None: the current one). Only the calling thread moves.
 
-    Sockets opened inside stay in that namespace afterwards. Raises ProvisionError if there is none such.
+    Sockets opened inside stay in that namespace afterwards. Raises ProvisionError if there is no such namespace.
     """
     if name is None:
         yield
@@ -39,11 +39,11 @@ def inside(name: str | None) -> Iterator[None]:
 
 @contextmanager
 def handle(name: str) -> Iterator[int]:
-    """A file descriptor of the namespace `name`. Raises ProvisionError if there is none such."""
+    """A file descriptor of the namespace `name`. Raises ProvisionError if there is no such namespace."""
     try:
         found = os.open(NAMED / name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ProvisionError(f"namespace {name} wanted, not found; run `hipsnet provision` again") from None
+        raise ProvisionError(f"there is no namespace {name}; run `hipsnet provision` again") from None
     try:
         yield found
     finally:
@@ -52,7 +52,7 @@ def handle(name: str) -> Iterator[int]:
 
 @contextmanager
 def inside_handle(handle: int) -> Iterator[None]:
-    """Run the block in the namespace that the file descriptor `handle` stands for."""
+    """Run the block in the namespace behind a file descriptor."""
     home = _own()
     try:
         _enter(handle)
@@ -74,10 +74,10 @@ def enter(name: str) -> None:
 
 
 def create(name: str, mark: str) -> None:
-    """Make the namespace `name`. Its loopback carries `mark` as alias before the name can be seen.
+    """Create the namespace `name`. Its loopback carries `mark` as alias before the name is visible.
 
-    An unmounted empty file of that name, left by a run that was killed, is taken over: the caller has made
-    sure that it is ours. Raises CapabilityError without the right to make namespaces.
+    An unmounted empty file of that name, left by a killed run, is taken over: the caller has checked that it is
+    hipsnet's. Raises CapabilityError without the privilege to create namespaces.
     """
     _prepare_folder()
     home = _own()
@@ -96,9 +96,9 @@ def create(name: str, mark: str) -> None:
 
 
 def delete(name: str) -> None:
-    """Take the name away; the kernel ends the namespace when nothing uses it any more.
+    """Remove the name; the kernel deletes the namespace when nothing uses it any more.
 
-    No error if it is gone.
+    No error if there is no such name.
     """
     path = NAMED / name
     while _libc.umount2(os.fsencode(path), _MNT_DETACH) == 0:
@@ -158,7 +158,7 @@ def _enter(handle: int) -> None:
 
 
 def _prepare_folder() -> None:
-    """Make /run/netns a shared mount as `ip netns` does; else its later mount there would hide ours."""
+    """Make /run/netns a shared mount as `ip netns` does; otherwise a later mount of its would hide this one."""
     NAMED.mkdir(mode=0o755, parents=True, exist_ok=True)
     lock = os.open(NAMED, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -198,5 +198,5 @@ def _check(result: int, wish: str) -> None:
         return
     code = ctypes.get_errno()
     if code in (errno.EPERM, errno.EACCES):
-        raise CapabilityError(f"cannot {wish}: CAP_SYS_ADMIN wanted, not found; run as root")
+        raise CapabilityError(f"cannot {wish}: requires CAP_SYS_ADMIN; run as root")
     raise OSError(code, f"cannot {wish}: {os.strerror(code)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permanent neighbours: the MAC behind every directly connected address, so that nothing waits for ARP."""
+"""Permanent neighbours: the MAC of every directly connected address, so that no packet waits for ARP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Resolved = dict[tuple[str, IPv4Address], str]
 
 
 def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
-    """Neighbours that hipsnet made, and MACs that the kernel found out or was told by others."""
+    """Neighbours that hipsnet added, and all MACs that the kernel knows."""
     names = {index: name for name, index in context.indexes.items()}
     ours: set[NeighbourConfig] = set()
     resolved: Resolved = {}
@@ -42,9 +42,9 @@ def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Neighbours to remove, to change and to add; one whose MAC is unknown still is no difference.
+    """Neighbours to remove, to change and to add; one whose MAC is not known yet is no difference.
 
-    Those on other links than the node's belong to another server that is played here.
+    Those on other links belong to other servers of this host.
     """
     mine = {link.name for link in desired.links}
     have = {(entry.link, entry.address): entry for entry in actual.neighbours if entry.link in mine}
@@ -82,7 +82,7 @@ def apply(context: Context, change: Change) -> None:
 
 
 def resolve(context: Context, entries: Iterable[tuple[str, IPv4Address]], timeout_s: float) -> None:
-    """Make the kernel ask for the MACs of (interface, address) by ARP; wait for answers up to `timeout_s`."""
+    """Let the kernel resolve (interface, address) by ARP; wait for the answers for up to `timeout_s`."""
     missing = set(entries)
     for link, address in missing:
         context.netlink.neigh("replace", dst=str(address), ifindex=context.index(link), state=0, flags=_USE)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A netlink socket for what nodes are made of: pyroute2's messages, each sent and answered at once.
+"""A netlink socket with pyroute2's messages: each request is sent and answered at once.
 
-The methods are those of pyroute2's IPRoute that nodes need, and take what it takes. But IPRoute runs an event loop,
-and filters for whatever one may write, for each of the thousands of requests of a provision: five times the time.
+The methods are the part of pyroute2's IPRoute that nodes need, with its arguments. IPRoute itself runs an event
+loop and its filters for each of the thousands of requests of a provision, which takes five times as long.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MOST_BYTES = 1 << 16
 
 
 class Netlink:
-    """An open socket, of the namespace in which it was made. What the kernel refuses is a NetlinkError."""
+    """An open socket of the namespace in which it was created. Raises NetlinkError for a refused request."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -114,7 +114,7 @@ class Netlink:
         state: str | None = None,
         **attributes: Any,
     ) -> None:
-        """Make an interface (of a veth: with its `peer`), change or delete one."""
+        """Create an interface (a veth with its `peer`), change or delete one."""
         fields = {"index": index}
         if state is not None:
             fields |= {"flags": IFF_UP if state == "up" else 0, "change": IFF_UP}
@@ -153,7 +153,7 @@ class Netlink:
             self._send(_ROUTE + _DEL, _ACK, message)
 
     def rule(self, verb: str, *, src: IPv4Network, table: int = 0, **attributes: Any) -> None:
-        """Add or delete a rule for what comes from an IPv4 address."""
+        """Add or delete a rule for packets from an IPv4 address."""
         fields = {"family": socket.AF_INET, "src_len": src.prefixlen, "table": _short(table)}
         fields["action"] = FR_ACT_TO_TBL if table else 0
         self._do(_RULE, verb, fields, {"src": str(src.network_address), "table": table or None, **attributes})
@@ -168,7 +168,7 @@ class Netlink:
         parent: int = TC_H_ROOT,
         **options: Any,
     ) -> None:
-        """Make, change or delete a queueing discipline, or (`add-class`, `change-class`) one of its classes."""
+        """Create, change or delete a queueing discipline, or (`add-class`, `change-class`) one of its classes."""
         verb, _, of_class = command.partition("-")
         fields = {"index": index, "handle": handle, "parent": parent}
         given = None
@@ -184,7 +184,7 @@ class Netlink:
     def _ask(
         self, kind: int, flags: int, fields: Mapping[str, int], attributes: Mapping[str, Any] | None = None
     ) -> list[Any]:
-        """Send a message with these fields and attributes (those that are not None); return what comes back."""
+        """Send a message with these fields and attributes (those that are not None); return the answers."""
         message = _MESSAGES[kind & ~3]()
         message.update(fields)
         given = (attributes or {}).items()
@@ -200,13 +200,13 @@ class Netlink:
         return list(self._answers())
 
     def _answers(self) -> Iterator[Any]:
-        """What the kernel says to the last request, until it says that this is all."""
+        """The kernel's answers to the last request."""
         while True:
             data = self._socket.recv(_MOST_BYTES)
             offset = 0
             while offset < len(data):
                 length, kind, _, number, _ = _HEADER.unpack_from(data, offset)
-                if number == self._number:  # not of one that was interrupted
+                if number == self._number:  # skip answers to an interrupted request
                     if kind in (_ERROR, _DONE):
                         (code,) = _CODE.unpack_from(data, offset + _HEADER.size)
                         if code:
@@ -219,7 +219,7 @@ class Netlink:
 
 
 def get_attrs(message: Any, *names: str) -> tuple[Any, ...]:
-    """The attributes of these names, None for one that is not there. (For many, `message.get` takes long.)"""
+    """The attributes of these names, None for a missing one. (`message.get` is slow for several names.)"""
     there = {slot.name: slot for slot in message["attrs"]}
     return tuple(there[name].value if name in there else None for name in names)
 

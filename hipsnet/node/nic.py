@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a card: read by group from where they live, compared, and only what differs is set.
+"""Settings of a card: read by group, compared, and set if they differ.
 
-A setting has a name whose first word is its group ("ring rx"), and a text as its value. What a driver lacks is
-said before anything changes; what is required and lacks is an error.
+A setting has a name whose first word is its group ("ring rx"), and a text as its value. Settings that a driver
+lacks are reported before anything changes; a required setting that it lacks is an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _WRITE: dict[str, Callable[[str, str, Mapping[str, str]], None]] = {
 }
 _LACKS = ethtool.LACKS | dcb.LACKS | roce.LACKS
 _OFF = {"pause": "off", "pfc": dcb.NONE}
-"""A card pauses the whole link or priorities, not both: what stops comes before what begins."""
+"""A card pauses the whole link or priorities, not both: one is switched off before the other is switched on."""
 
 
 def read(link: str, asked: Iterable[Setting]) -> tuple[tuple[str, str], ...]:
-    """The settings that were asked for as they are; those that the driver does not have are left out."""
+    """The actual values of the given settings; those that the driver does not have are left out."""
     names = [setting.name for setting in asked]
     groups = dict.fromkeys(map(_group, names))
     found = ethtool.read(link, *(group for group in groups if group in ethtool.GROUPS))
@@ -40,14 +40,14 @@ def read(link: str, asked: Iterable[Setting]) -> tuple[tuple[str, str], ...]:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> list[Change]:
-    """Settings of cards to change, a change for each group: what belongs together is set together."""
+    """Settings of cards to change, one change per group: the settings of a group are set together."""
     found = [change for link in desired.links for change in _of_link(desired.name, link, actual)]
     own = [change for change in found if change.value[1] not in roce.GROUPS]
     return sorted(own, key=lambda change: (not _stops(change), _ORDER.index(change.value[1])))
 
 
 def rdma_differences(desired: NodeConfig, actual: Actual) -> list[Change]:
-    """The same for the cards' RDMA devices, which have to be there first."""
+    """The same for the cards' RDMA devices, which have to exist first."""
     found = [change for link in desired.links for change in _of_link(desired.name, link, actual)]
     return [change for change in found if change.value[1] in roce.GROUPS]
 
@@ -90,12 +90,12 @@ def apply(context: Context, change: Change) -> None:
 
 
 def lacking(desired: NodeConfig, actual: Actual) -> tuple[str, ...]:
-    """What cards lack of what is asked, for the reader: a sentence for each group of a card."""
+    """The requested settings that cards lack, for the reader: a sentence per group of a card."""
     return tuple(text for text, _ in _lacking(desired, actual))
 
 
 def refuse_lacking(desired: NodeConfig, actual: Actual) -> None:
-    """Raise InputError if a card lacks what the file requires, naming all."""
+    """Raise InputError if a card lacks required settings, naming all of them."""
     missing = [text for text, required in _lacking(desired, actual) if required]
     if missing:
         raise InputError(
@@ -112,7 +112,7 @@ def _lacking(desired: NodeConfig, actual: Actual) -> Iterator[tuple[str, bool]]:
         missing: dict[str, list[Setting]] = {}
         for setting in link.settings:
             group = _group(setting.name)
-            # A device in software that is still to be made has no settings yet.
+            # A software device that is still to be added has no settings yet.
             awaited = group == "roce" and link.rxe is not None and link.rxe not in actual.rxe
             if setting.name not in have and not setting.optional and not awaited:
                 missing.setdefault(group, []).append(setting)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a topology to the settings of its hosts' cards: what the file asks for, and what follows from it."""
+"""From a topology to the settings of its hosts' cards: those in the file, and those that follow from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings(topology: Topology) -> tuple[Setting, ...]:
 
 
 def _xdp() -> Iterator[Setting]:
-    """What would keep the forwarding program off the card, or frames out of its reach."""
+    """Off: what keeps the forwarding program off the card, or merges frames before it."""
     yield Setting("lro", "off", optional=True)
     yield Setting("gro-hw", "off", optional=True)
 
@@ -53,7 +53,7 @@ def _nic(nic: Nic, pfc: Pfc | None) -> Iterator[Setting]:
         values["trust order"] = ",".join(nic.trust)
     for name, value in values.items():
         if value is not None:
-            # A card that cannot pause the whole link does not.
+            # A card without link pause does not pause the link.
             yield Setting(name, str(value), nic.required, optional=name == "pause" and pause == "off")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading one node's actual state."""
+"""Read one node's actual state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hipsnet.node.desired import NodeConfig
 
 
 def read_new(context: Context, desired: NodeConfig) -> Actual:
-    """What there is of an open node that was just made: its links, and nothing else."""
+    """The state of an open node that was just created: its links, and nothing else."""
     features = {link.name: link.features for link in desired.links}
     found = links.read(context)
     return Actual(
@@ -37,11 +37,11 @@ def read_new(context: Context, desired: NodeConfig) -> Actual:
 
 
 def read_actual(context: Context, desired: NodeConfig) -> Actual:
-    """What the kernel says about an open node; of settings and offloads only what `desired` speaks of."""
+    """The state of an open node; of settings and offloads only those that `desired` names."""
     found = links.read(context)
     ours, foreign = addresses.read(context)
     wanted = {link.name: link for link in desired.links}
-    # Only a cable has faults to act out; a card's host need not have the program for them.
+    # Only cables have injected faults; a host with cards need not have the program for them.
     has_cables = any(link.kind == "cable" for link in desired.ports)
     losses = dict(enumerate(datapath.losses(desired))) if has_cables else {}
     delays = dict(enumerate(delay.read(desired.fabric, desired.name))) if has_cables else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device features of a port that can be switched, through the kernel's ethtool ioctl."""
+"""Offloads of a port, switched by the ethtool ioctl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMANDS = {TX_CHECKSUM: (0x16, 0x17), GRO: (0x2B, 0x2C)}
 
 
 def read(link: str, asked: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
-    """The features that were asked for as they are; those that the device does not know are left out."""
+    """The state of the given features; those that the device does not have are left out."""
     found = ((name, _get(link, name)) for name, _ in asked)
     return tuple((name, on) for name, on in found if on is not None)
 
@@ -33,11 +33,11 @@ def _get(link: str, name: str) -> bool | None:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Features to be switched; what a card does not know is left alone."""
+    """Features to switch; those that a card does not have are skipped."""
     for link in desired.links:
         now = actual.links.get(link.name)
         if link.kind == "card" and now is not None and now.kind != "veth":
-            continue  # a real card finishes what is left to it before the frame is on the wire
+            continue  # a real card completes the checksum before the frame is on the wire
         have = dict(now.offloads) if now else {}
         for name, on in link.features:
             before = "" if now is None else _text(name, have[name]) if name in have else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pauses of a node's ports, as its endpoint counts them: who was stopped, how often and for how long."""
+"""The PFC state of a node's ports: the counters of its endpoint, and the whole state in place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTERS = (
     "tx_pause_transitions",
     "tx_pause_us",
 )
-"""In the order of hipsnet/stack/cable/pfc.h. rx: the other end stopped us; tx: we stopped the other end."""
+"""In the order of hipsnet/stack/cable/pfc.h. rx: the other end pauses this port; tx: this port pauses it."""
 
 PRIORITIES = 8
 Rows = np.ndarray[Any, np.dtype[Any]]
@@ -42,7 +42,7 @@ def mapped_pauses(fabric: str, node: str) -> Iterator[Rows]:
 def read_pauses(fabric: str, node: str) -> np.ndarray[Any, np.dtype[Any]]:
     """The counters of a server's ports since its program was attached, shape (ports, priorities).
 
-    Fields: COUNTERS, in frames, times and microseconds. They move while an endpoint runs on the node.
+    Fields: COUNTERS, in frames, transitions and microseconds. An endpoint on the node updates them.
     """
     fields = np.dtype([(name, np.uint64) for name in COUNTERS])
     with opened_map(fabric, node, "forward", "pauses") as (fd, layout):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of bpffs where a node's maps and program have names: hipsnet/<fabric>/<node>/<map>."""
+"""The folder of bpffs where a node's maps and program are pinned: hipsnet/<fabric>/<node>/<map>."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def pinned_nodes(fabric: str) -> tuple[str, ...]:
 
 
 def remove_pins(fabric: str, node: str | None = None) -> None:
-    """Take the names away from a node's maps and program (all nodes': None); no error if there are none.
+    """Remove the pins of a node's maps and program (of all nodes: None); no error if there are none.
 
-    Programs that are still attached go on running.
+    Attached programs keep running.
     """
     for name in pinned_nodes(fabric) if node is None else (node,):
         folder = node_folder(fabric, name)
@@ -48,7 +48,7 @@ def remove_pins(fabric: str, node: str | None = None) -> None:
 
 
 def mount_bpffs() -> bool:
-    """Mount bpffs where it belongs; tell whether it had to be. Raises CapabilityError if it cannot be."""
+    """Mount bpffs on /sys/fs/bpf; returns whether it was not mounted. Raises CapabilityError if it cannot be."""
     if is_mounted():
         return False
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routing by source: what is sent from a port's address leaves by that port, where a route has several.
+"""Routing by source: packets sent from a port's address leave by that port, even if their route has several.
 
-A connection that is bound to a port (RoCE's always is: its GID is that port's address) must not share the other
-ports. Each such port has a routing table of its own, numbered by the interface's index, and a rule that leads what
-this node sends from its address there; what the table does not have goes by the main one.
+A connection that is bound to a port (RoCE's always is: its GID is that port's address) must not use the other
+ports. Each such port has a routing table of its own, numbered by the interface's index, and a rule that directs
+packets from its address there; destinations that the table lacks go by the main table.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hipsnet.node.netlink import get_attrs
 
 _PRIORITY = 7200
 _TABLES = PROTOCOL << 24
-"""The first of our tables; an interface's index is added."""
+"""The first of hipsnet's tables; the interface's index is added."""
 
 
 def read(context: Context) -> frozenset[PolicyConfig]:
-    """Rules that hipsnet made in this namespace, with their tables; without its interface a rule's link is ""."""
+    """hipsnet's rules in this namespace, with their tables; the link is "" if it no longer exists."""
     names = {index: name for name, index in context.indexes.items()}
     found = set()
     for message in context.netlink.get_rules(family=socket.AF_INET):
@@ -46,7 +46,7 @@ def read(context: Context) -> frozenset[PolicyConfig]:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Rules to remove, change and add; those of other links than the node's are another server's."""
+    """Rules to remove, change and add; those of other links belong to other servers."""
     mine = {link.name for link in desired.links} | {""}
     have = {(found.link, found.source): found for found in actual.policies if found.link in mine}
     want = {(found.link, found.source): found for found in desired.policies}
@@ -66,7 +66,7 @@ def _text(policy: PolicyConfig) -> str:
 
 
 def apply(context: Context, change: Change) -> None:
-    """Make one table and its rule what they have to be, or remove them."""
+    """Write one table and its rule, or remove them."""
     policy: PolicyConfig = change.value
     _remove_rules(context, policy)
     if not policy.link:
@@ -88,7 +88,7 @@ def apply(context: Context, change: Change) -> None:
 
 
 def _remove_rules(context: Context, policy: PolicyConfig) -> None:
-    """Delete our rules for an address, whatever table they lead to."""
+    """Delete hipsnet's rules for an address, whatever their table."""
     while True:
         try:
             context.netlink.rule("del", src=IPv4Network(policy.source), priority=_PRIORITY, protocol=PROTOCOL)

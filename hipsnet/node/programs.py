@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel programs of this version: compiled once on a machine, kept, and loaded many times."""
+"""The kernel programs of this version: compiled once per machine, cached, and loaded many times."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class MapLayout:
 
 @dataclass(frozen=True)
 class Program:
-    """Bytecode without its maps: `relocations` are the (instruction number, map name) to be filled in.
+    """Bytecode without its maps: `relocations` are the (instruction number, map name) to fill in.
 
-    `kernel_name` is the name that the kernel shows; `tags` are what kernels make of the instructions: SHA-1, and
-    SHA-256 from Linux 6.18 on, without the maps (bpf_prog_calc_tag in kernel/bpf/core.c).
+    `kernel_name` is the name that the kernel shows; `tags` are the digests that kernels compute of the
+    instructions without the maps: SHA-1, from Linux 6.18 on SHA-256 (bpf_prog_calc_tag in kernel/bpf/core.c).
     """
 
     name: str
@@ -72,7 +72,7 @@ class Program:
 
 
 def ensure_programs(names: tuple[str, ...] = PROGRAMS) -> bool:
-    """Compile what this machine has not compiled yet (some seconds); tell whether anything was.
+    """Compile the programs that are not in the cache (some seconds); return whether there were any.
 
     Raises CapabilityError if it cannot be compiled here, or if others could write in the cache.
     """
@@ -85,7 +85,7 @@ def ensure_programs(names: tuple[str, ...] = PROGRAMS) -> bool:
 
 
 def program_of(name: str) -> Program:
-    """The program `kernel/<name>.c`, compiled if need be."""
+    """The program `kernel/<name>.c`, compiled unless it is in the cache."""
     ensure_programs((name,))
     program = _read(_path(name))
     assert program is not None
@@ -93,24 +93,24 @@ def program_of(name: str) -> Program:
 
 
 def create_map(program: Program, name: str, max_entries: int | None = None) -> int:
-    """Make one of the program's maps and return its descriptor; the size is the source's unless given."""
+    """Create one of the program's maps and return its descriptor; the size is the source's unless given."""
     layout = program.maps[name]
     size = layout.max_entries if max_entries is None else max_entries
     sizes = (layout.key.itemsize, layout.value.itemsize, size, layout.flags)
     if layout.type != bpf.MAP_OF_MAPS:
         return bpf.create_map(name, layout.type, *sizes)
-    # All that our programs keep in a map of maps is rings; how large each is, is free.
+    # The only maps of maps are those of rings; the size of each ring is free.
     with bpf.closing(create_ring(mmap.PAGESIZE)) as ring:
         return bpf.create_map(name, layout.type, *sizes, inner=ring)
 
 
 def create_ring(size_bytes: int) -> int:
-    """Make a ring for frames and return its descriptor; the size is a power of two, at least a page."""
+    """Create a ring for frames and return its descriptor; the size is a power of two, at least a page."""
     return bpf.create_map("ring", bpf.RING, 0, 0, size_bytes)
 
 
 def load(program: Program, maps: Mapping[str, int]) -> int:
-    """Load the program on the maps with these descriptors, and return its own."""
+    """Load the program with the maps behind these descriptors, and return its descriptor."""
     code = bytearray(program.instructions)
     for number, name in program.relocations:
         struct.pack_into("<i", code, number * _INSTRUCTION_BYTES + 4, maps[name])
@@ -119,7 +119,7 @@ def load(program: Program, maps: Mapping[str, int]) -> int:
 
 @cache
 def _key() -> str:
-    """What the bytecode depends on."""
+    """A digest of everything that the bytecode depends on."""
     try:
         compiler = metadata.version("bcc")
     except metadata.PackageNotFoundError:
@@ -163,7 +163,7 @@ def _parse(name: str, kept: dict[str, Any]) -> Program:
 
 
 def _write(path: Path, compiled: dict[str, Any]) -> None:
-    """Whole or not at all, also when two processes write it at once."""
+    """Write the file atomically, also if two processes do it at once."""
     make_private(path.parent, 0o700, CACHE_ADVICE)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".part", delete=False) as part:
         json.dump(compiled, part)

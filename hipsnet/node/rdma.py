@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RDMA devices in software (rdma_rxe) on a server's ports.
+"""Software RDMA devices (rdma_rxe) on a server's ports.
 
-A device's name says whose it is: hips_<fabric>_<node>_p<port>. Devices of other names are never touched.
+hipsnet's devices are named hips_<fabric>_<node>_p<port>. Devices with other names are never changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MODULE = Path("/sys/module/rdma_rxe")
 
 
 def device_name(fabric: str, node: str, port: int) -> str:
-    """The name of the device on a port: one of all on the machine, for RDMA names know no namespaces."""
+    """The name of the device on a port, unique on the machine: RDMA names are not per namespace."""
     return f"{_prefix(fabric, node)}p{port}"
 
 
@@ -37,15 +37,15 @@ def _prefix(fabric: str, node: str) -> str:
 
 
 def read(fabric: str, node: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The devices that hipsnet made for a node, and those in software that it did not make.
+    """The devices that hipsnet added for a node, and other software devices.
 
-    Both with the interface that each is on ("": one of another network namespace).
+    Both with the interface of each ("" for one of another network namespace).
     """
     ours, foreign = {}, {}
     for name, index in nldev.devices().items():
         if name.startswith(_prefix(fabric, node)):
             ours[name] = nldev.interface(index)
-        elif (SYSFS / name / "parent").exists():  # of all drivers, rxe alone has it
+        elif (SYSFS / name / "parent").exists():  # only rxe has this file
             foreign[name] = nldev.interface(index)
     return ours, foreign
 
@@ -62,7 +62,7 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
 
 
 def apply(context: Context, change: Change) -> None:
-    """Add or remove one device. The kernel loads rdma_rxe for the first; CapabilityError if it cannot."""
+    """Add or remove one device. The kernel loads rdma_rxe for the first one; CapabilityError if it cannot."""
     device, link = change.value
     if change.action == "remove":
         nldev.remove(device)
@@ -73,38 +73,38 @@ def apply(context: Context, change: Change) -> None:
         if _MODULE.is_dir():
             raise
         raise CapabilityError(
-            f"{change.node}: the kernel did not load rdma_rxe; modprobe rdma_rxe"
+            f"{change.node}: the kernel did not load rdma_rxe; run: modprobe rdma_rxe"
         ) from error
 
 
 def refuse_foreign(desired: NodeConfig, actual: Actual) -> None:
-    """Raise ConflictError if a port has a device in software already that hipsnet did not make for it."""
+    """Raise ConflictError if a port already has a software device that hipsnet did not add for it."""
     others = {link: device for device, link in actual.foreign_rxe.items()}
     for link in desired.links:
         if link.rxe is not None and link.name in others:
             other = others[link.name]
             raise ConflictError(
-                f"{desired.name}: {link.name} has the rxe device {other} already, which was not made for it "
-                f"and was left alone; remove it (rdma link delete {other}), or ask for `roce: {{device: nic}}`"
+                f"{desired.name}: {link.name} has the rxe device {other} already, which hipsnet did not add for "
+                f"it; remove it (rdma link delete {other}), or set `roce: {{device: nic}}`"
             )
 
 
 def require_rxe() -> None:
-    """Raise CapabilityError if the running kernel does not have rdma_rxe, with what brings it."""
+    """Raise CapabilityError, saying how to install it, if the running kernel does not have rdma_rxe."""
     release = platform.release()
     listed = (_text(_MODULES / release / name) for name in ("modules.dep", "modules.builtin"))
     if not _MODULE.is_dir() and not any("/rdma_rxe.ko" in text for text in listed):
         raise CapabilityError(
-            f"`roce: {{device: rxe}}` wants rdma_rxe, found none for the running kernel {release}: `modprobe "
-            f"rdma_rxe` once it is there (apt install linux-modules-extra-{release} on Ubuntu), or boot a kernel "
-            "that has it (apt install linux-image-amd64)"
+            f"`roce: {{device: rxe}}` requires rdma_rxe, which the running kernel {release} does not have: install "
+            f"it (apt install linux-modules-extra-{release} on Ubuntu) and run `modprobe rdma_rxe`, or boot a "
+            "kernel that has it (apt install linux-image-amd64)"
         )
 
 
 def require_rxe_in_namespaces() -> None:
-    """Raise CapabilityError if rxe serves the initial network namespace only, as in Linux 6.1.
+    """Raise CapabilityError if rxe works in the initial network namespace only, as in Linux 6.1.
 
-    There a device in another namespace looks right, but RoCE's UDP port is not open in that namespace.
+    There a device can be added in another namespace, but RoCE's UDP port is not open in that namespace.
     """
     require_rxe()
     name = f"hipsnet-rxe-{os.getpid()}"
@@ -120,9 +120,9 @@ def require_rxe_in_namespaces() -> None:
         namespace.delete(name)
     if not is_open:
         raise CapabilityError(
-            f"`roce: {{device: rxe}}` in a lab wants rdma_rxe to work inside network namespaces; that of Linux "
-            f"{platform.release()} works in the initial one only: let `nodes` name interfaces of this machine and "
-            "provision them with --node, or leave `roce: {device: nic}` and use another transport"
+            "`roce: {device: rxe}` in a lab requires an rdma_rxe that works inside network namespaces; that of "
+            f"Linux {platform.release()} works in the initial one only: let `nodes` name interfaces of this "
+            "machine and provision them with --node, or set `roce: {device: nic}` and use another transport"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the RDMA device on a NIC: what rdma_cm connects with, and congestion control (ECN, DCQCN) of mlx5.
+"""Settings of the RDMA device on a NIC: the defaults of rdma_cm, and congestion control (ECN, DCQCN) of mlx5.
 
 | setting | value | where |
 |---|---|---|
@@ -9,7 +9,7 @@
 | `ecn np 3` | receivers send CNPs: "1", "0" | NVIDIA's own driver: net/LINK/ecn/roce_np/enable/3 |
 | `ecn rp 3` | senders honour CNPs: "1", "0" | NVIDIA's own driver: net/LINK/ecn/roce_rp/enable/3 |
 
-rdma_cm's folders are made for the moment only; what was written in them holds until the device goes.
+rdma_cm's folders are created temporarily; the values written there stay until the device is removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILES = {"roce mode": "default_roce_mode", "roce tos": "default_roce_tos"}
 
 
 class Tree:
-    """Where the kernel has these files; another root is for tests."""
+    """The paths of these files in the kernel's file systems; tests use another root."""
 
     def __init__(self, root: Path = Path("/sys")) -> None:
         self.net, self.infiniband = root / "class/net", root / "class/infiniband"

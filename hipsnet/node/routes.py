@@ -21,7 +21,7 @@ _ON_LINK = 253
 
 
 def read(context: Context) -> tuple[frozenset[RouteConfig], frozenset[IPv4Network]]:
-    """Routes of the main table: those that hipsnet made, and the prefixes of other people's."""
+    """Routes of the main table: those that hipsnet added, and the prefixes of the others."""
     ours, foreign = set(), set()
     names = {index: name for name, index in context.indexes.items()}
     for message in context.netlink.get_routes(family=socket.AF_INET, table=_MAIN_TABLE):
@@ -48,7 +48,7 @@ def _prefix(message: Any, destination: str | None) -> IPv4Network:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Routes to remove, to change and to add; those over other links than the node's are another server's."""
+    """Routes to remove, to change and to add; those over other links belong to other servers."""
     mine = {link.name for link in desired.links}
     have = {
         route.prefix: route for route in actual.routes if mine.intersection(link for link, _ in route.hops)
@@ -65,13 +65,13 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
 
 
 def text(route: RouteConfig) -> str:
-    """How a route goes, for people."""
+    """A route as text for the reader."""
     way = " + ".join(f"via {via} {link}" if via else f"on {link}" for link, via in route.hops)
     return f"{way}, first window {route.window}" if route.window else way
 
 
 def apply(context: Context, change: Change) -> None:
-    """Add, replace or remove one route. One on a link takes the place of that which came with its address."""
+    """Add, replace or remove one route. An on-link route replaces the one that the kernel adds with an address."""
     route: RouteConfig = change.value
     on_link = any(via is None for _, via in route.hops)
     if change.action == "remove":
@@ -83,7 +83,7 @@ def apply(context: Context, change: Change) -> None:
 
 
 def request(context: Context, route: RouteConfig) -> dict[str, Any]:
-    """The arguments of `Netlink.route` for this route, in whatever table."""
+    """The arguments of `Netlink.route` for this route, but for the table."""
     way: dict[str, Any] = {"dst": route.prefix, "proto": PROTOCOL}
     if len(route.hops) > 1:
         way["multipath"] = [

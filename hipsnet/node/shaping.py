@@ -15,11 +15,11 @@ from hipsnet.units import format_rate
 
 _ROOT = 0xFFFF_FFFF
 _QDISC, _CLASS = 0x48_0000, 0x48_0001
-"""Handles of ours: 48: and 48:1 ('H'). A root qdisc with another handle was made by somebody else."""
+"""hipsnet's handles, 48: and 48:1 ('H'). A root qdisc with another handle is not hipsnet's."""
 
 
 def read(context: Context, link: ActualLink) -> dict[str, Any]:
-    """The fields of ActualLink that this aspect owns, of a link with a token bucket."""
+    """The fields of ActualLink that belong to this aspect, for a link with a token bucket."""
     if link.qdisc != "htb":
         return {}
     for message in context.netlink.get_classes(index=link.index):
@@ -31,7 +31,7 @@ def read(context: Context, link: ActualLink) -> dict[str, Any]:
 
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
-    """Links whose rate has to be set, changed or freed."""
+    """Links whose rate has to be set, changed or removed."""
     for link in desired.links:
         if not link.shaped:
             continue
@@ -50,7 +50,7 @@ def _bytes_per_s(rate_bps: int | None) -> int | None:
 
 
 def apply(context: Context, change: Change) -> None:
-    """Set, change (in place, traffic goes on) or take away one link's rate."""
+    """Set, change (in place, without interrupting traffic) or remove one link's rate."""
     link: LinkConfig
     link, buckets = change.value
     index = context.index(link.name)
@@ -63,7 +63,7 @@ def apply(context: Context, change: Change) -> None:
         "burst": burst, "cburst": burst, "quantum": max(1514, min(burst, 200_000)),
     }  # fmt: skip
     if change.action == "add":
-        # It may be there without its class: somebody was stopped in between. An htb cannot be replaced by another.
+        # A killed run may have left the qdisc without its class. An htb cannot be replaced by another.
         qdiscs = context.netlink.get_qdiscs(index) if buckets else ()
         if not any(found["handle"] == _QDISC for found in qdiscs):
             context.netlink.tc("replace", "htb", index, handle=_QDISC, default=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watchdog in a server's forwarding program: its settings, and the storms that were seen."""
+"""The PFC watchdog in a server's forwarding program: its settings, and the storms that it has detected."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SETTINGS = ("storm_action", "storm_quantum_ps", "detect_ns", "restore_ns")
 
 @dataclass(frozen=True)
 class Storm:
-    """The last storm of a port's priority; `number` says how many there were. Times are of CLOCK_MONOTONIC.
+    """The last storm of a port's priority; `number` is the count of storms. Times are of CLOCK_MONOTONIC.
 
-    `victims` are the ports by which frames came that could not leave. `waiting` frames did so when it was
-    detected, and it has cost `lost`. `over_ns` is None while it lasts.
+    `victims` are the ports whose frames could not leave, `waiting` their number at the detection, `lost` the
+    frames dropped because of it. `over_ns` is None while it lasts.
     """
 
     port: int
@@ -41,14 +41,14 @@ class Storm:
 
 
 def set_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> None:
-    """Have the program watch all ports of a node so, or not. Raises ProvisionError if it has none."""
+    """Set the watchdog of all ports of a node, None for none. Raises ProvisionError if it has no program."""
     with mapped_pauses(fabric, node) as rows:
         for name, value in zip(_SETTINGS, _settings(watchdog), strict=True):
             rows[name] = value
 
 
 def has_watchdog(fabric: str, node: str, watchdog: Watchdog | None) -> bool:
-    """Whether that is what the program does. Raises ProvisionError if the node has none."""
+    """Whether the program has this watchdog. Raises ProvisionError if the node has no program."""
     with mapped_pauses(fabric, node) as rows:
         return all(
             bool((rows[name] == value).all())
@@ -68,7 +68,7 @@ def read_storms(fabric: str, node: str) -> tuple[Storm, ...]:
 
 
 def _whole(rows: Rows) -> Rows:
-    """A copy in which nobody was writing a storm down."""
+    """A consistent copy: no storm was being recorded while it was made."""
     for _ in range(_LOOKS):
         found = rows.copy()
         untold = found["storm_ns"] & np.uint64(kernel.constant("STORM_UNTOLD"))
@@ -79,7 +79,9 @@ def _whole(rows: Rows) -> Rows:
 
 def _storm(row: Any, port: int, priority: int, now_ns: int) -> Storm:
     over_ns: int | None = int(row["storm_over_ns"][priority])
-    if row["storm_ns"][priority]:  # the program sees the end with the next frame: others need not wait for it
+    if row["storm_ns"][
+        priority
+    ]:  # the program detects the end with the next frame; a reader need not wait for it
         quiet_ns = int(row["until_ns"][priority]) + int(row["restore_ns"])
         over_ns = quiet_ns if quiet_ns <= now_ns else None
     bits = int(row["storm_victims"][priority])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's test-run: a loaded XDP program on a given frame, or on frames without end as a generator."""
+"""The kernel's test-run: run a loaded XDP program on a frame, or on live frames as a generator."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class _Options(ctypes.Structure):
 def run_frame(
     program: int, frame: bytes, ifindex: int, first_buffer: int | None = None, repeat: int = 1
 ) -> tuple[str, bytes]:
-    """Run the program on a frame that comes in at an interface here; return (verdict, frame after).
+    """Run the program on a frame that arrives at an interface of this namespace; return (verdict, frame after).
 
-    The interface is one of this namespace, is up and has a program attached. `first_buffer` bytes are in the
-    first of several buffers (Linux 6.18). Of several repetitions, each on the frame that the one before left,
-    the last is returned. A redirected frame is not sent.
+    The interface is up and has a program attached. `first_buffer` bytes are in the first of several buffers
+    (Linux 6.18). Each repetition gets the frame that the last one left; the last result is returned. A redirected
+    frame is not sent.
     """
     out = ctypes.create_string_buffer(_ROOM_BYTES)
     options = _options(frame, ifindex, len(frame) if first_buffer is None else first_buffer)
@@ -53,7 +53,7 @@ def run_frame(
 
 
 def run_live(program: int, frame: bytes, ifindex: int, frames: int) -> None:
-    """Run the program on `frames` copies of a frame, and do with each what it says (send it, hand it up)."""
+    """Run the program on `frames` copies of a frame and carry out its verdict for each (send, pass up)."""
     options = _options(frame, ifindex, len(frame))
     options.repeat, options.flags = frames, _LIVE_FRAMES
     bpf.answer(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PFC watchdog over what a server forwards, as data."""
+"""The PFC watchdog over the frames that a server forwards, as data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 Action = Literal["drop", "forward", "alert"]
 ACTIONS: tuple[Action, ...] = ("drop", "forward", "alert")
-"""By their numbers in kernel/pauses.h, which begin with 1."""
+"""In the order of their numbers in kernel/pauses.h, which start at 1."""
 
 
 @dataclass(frozen=True)
 class Watchdog:
-    """How long a pause is a storm, how long a quiet is its end, and what becomes of frames meanwhile.
+    """When a pause counts as a storm, when the storm is over, and what happens to frames meanwhile.
 
-    `rate_bps` (None: unlimited) says how long a pause's quanta last where no endpoint says so.
+    `rate_bps` (None: unlimited) is the rate that sets the length of a quantum while there is no endpoint.
     """
 
     detect_ms: int

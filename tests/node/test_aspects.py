@@ -203,7 +203,7 @@ def test_what_the_kernel_refuses_names_node_and_step(context: Context) -> None:
     config = replace(BARE, routes=(unreachable,))
     with pytest.raises(ProvisionError, match=r"node: add route 10\.9\.0\.0/16"):
         settle(context, config)
-    with pytest.raises(ProvisionError, match="interface p7 wanted, not found"):
+    with pytest.raises(ProvisionError, match="node has no interface p7"):
         context.index("p7")
 
 

@@ -97,7 +97,7 @@ def test_an_interface_made_anew_is_seen_and_taken_in(bare: Rig) -> None:
     bare.inside(replace)
     assert state(bare).differences == (
         "p1: no program attached",
-        "the table of ports is not of these interfaces",
+        "its table of ports lists other interfaces",
     )
     assert attach(bare) == ("p1",)
     assert state(bare).differences == ()
@@ -107,7 +107,7 @@ def test_another_mac_is_seen_and_written(bare: Rig) -> None:
     attach(bare)
     ports = [*PORTS[:2], (2, "p2", "02:48:00:aa:00:77")]
     seen = bare.inside(read_program, bare.fabric, bare.node, "forward", ports)
-    assert seen.differences == ("the table of ports is not of these interfaces",)
+    assert seen.differences == ("its table of ports lists other interfaces",)
     assert attach(bare, ports) == ("p2",)
     assert bare.inside(read_program, bare.fabric, bare.node, "forward", ports).differences == ()
 
@@ -141,7 +141,7 @@ def test_a_lost_pin_is_seen_and_made_whole(bare: Rig, lost: str) -> None:
 
 def test_another_program_of_ours_is_replaced(bare: Rig) -> None:
     bare.inside(attach_cable, bare.fabric, bare.node, PORTS)
-    assert "another version" in state(bare).differences[0]
+    assert "of another version" in state(bare).differences[0]
     assert attach(bare) == ("p0", "p1", "p2")
     assert state(bare).differences == ()
 
@@ -168,7 +168,7 @@ def test_the_kernel_refuses_to_replace_what_came_between(bare: Rig) -> None:
 
 
 def test_a_missing_interface_is_named_and_nothing_changes(bare: Rig) -> None:
-    with pytest.raises(ProvisionError, match="bare: interface p9 wanted for port 1, not found"):
+    with pytest.raises(ProvisionError, match="bare: no interface p9 for port 1"):
         attach(bare, [PORTS[0], (1, "p9", MACS[1])])
     assert bare.inside(program_ids) == [None, None, None]
 

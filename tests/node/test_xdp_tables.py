@@ -75,7 +75,7 @@ def test_losses_are_checked_and_kept_by_port() -> None:
             with pytest.raises(InputError, match="allowed: 0 to 1000000"):
                 set_loss(*home, 0, ppm)
         for port in (-1, 3):
-            with pytest.raises(ProvisionError, match=f"port {port} wanted; it has the ports 0 to 2"):
+            with pytest.raises(ProvisionError, match=f"has no port {port}; it has the ports 0 to 2"):
                 set_loss(*home, port, 0)
         assert read_loss(*home) == (0, 0, 1_000_000)
 
@@ -91,7 +91,5 @@ def test_counters_have_a_column_for_every_reason() -> None:
 
 def test_a_node_without_program_is_named() -> None:
     for read in (read_table, read_counters, read_loss):
-        with pytest.raises(
-            ProvisionError, match=r"s01: /sys/fs/bpf/hipsnet/nowhere/s01/\w+ wanted, not found"
-        ):
+        with pytest.raises(ProvisionError, match=r"s01: /sys/fs/bpf/hipsnet/nowhere/s01/\w+ does not exist"):
             read("nowhere", "s01")

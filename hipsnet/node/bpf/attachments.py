@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XDP programs on interfaces of the caller's namespace: asked for, attached, taken away."""
+"""XDP programs on interfaces of the caller's namespace: query, attach, detach."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def attached(ifindex: int) -> Attachment | None:
 
 
 def attach(ifindex: int, fd: int, replaced: int | None = None) -> None:
-    """Attach a program natively, in place of the program behind `replaced`, or where there was none.
+    """Attach a program natively, in place of the program behind `replaced`, or of none.
 
-    The kernel refuses it (ProvisionError) if another program stands there by then.
+    The kernel refuses it (ProvisionError) if the interface has another program by then.
     """
     options = _AttachOptions(
         sz=ctypes.sizeof(_AttachOptions), old_prog_fd=replaced if replaced is not None else -1

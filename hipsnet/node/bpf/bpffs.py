@@ -16,6 +16,6 @@ def pin(fd: int, path: Path) -> None:
 
 
 def open_pin(path: Path) -> int | None:
-    """Open what is pinned at `path`; None if nothing is."""
+    """Open the map or program that is pinned at `path`; None if there is none."""
     fd = libbpf().bpf_obj_get(os.fsencode(path))
     return None if fd == -errno.ENOENT else answer(fd, f"open {path}")

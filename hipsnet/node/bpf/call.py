@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calling libbpf: what it answers, and the descriptors that it gives."""
+"""Calls of libbpf: results, errors and file descriptors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cache
 
 from hipsnet.errors import CapabilityError, ProvisionError
 
-NAME_BYTES = 16  # linux/bpf.h: of a name in the kernel, with the zero at its end
+NAME_BYTES = 16  # linux/bpf.h: BPF_OBJ_NAME_LEN, with the final zero
 
 
 @cache
@@ -21,7 +21,7 @@ def libbpf() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("libbpf.so.1", use_errno=True)
     except OSError:
-        raise CapabilityError("libbpf.so.1 wanted, not found; run: apt install libbpf1") from None
+        raise CapabilityError("libbpf.so.1 is not installed; run: apt install libbpf1") from None
 
 
 @contextmanager
@@ -34,20 +34,20 @@ def closing(fd: int) -> Iterator[int]:
 
 
 def answer(result: int, wish: str) -> int:
-    """Hand on what libbpf answered (-errno for a failure).
+    """Return a result of libbpf, which is -errno for a failure.
 
-    Raises CapabilityError for want of privilege, else ProvisionError, with `wish` in the message.
+    Raises CapabilityError for a missing privilege, otherwise ProvisionError, with `wish` in the message.
     """
     if result >= 0:
         return result
     if -result in (errno.EPERM, errno.EACCES):
-        raise CapabilityError(f"cannot {wish}: CAP_BPF and CAP_NET_ADMIN wanted, not found; run as root")
+        raise CapabilityError(f"cannot {wish}: requires CAP_BPF and CAP_NET_ADMIN; run as root")
     error = ProvisionError(f"cannot {wish}: {os.strerror(-result)}")
     error.__cause__ = OSError(-result, os.strerror(-result))
     raise error
 
 
 def describe(fd: int, info: ctypes.Structure, what: str) -> None:
-    """Fill `info` with what the kernel says about the map or program behind a descriptor."""
+    """Fill `info` with the kernel's description of the map or program behind a descriptor."""
     size = ctypes.c_uint32(ctypes.sizeof(info))
     answer(libbpf().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size)), f"describe a {what}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps: made, opened by id, described, read and written."""
+"""Maps: create, open by id, describe, read and write."""
 
 from __future__ import annotations
 

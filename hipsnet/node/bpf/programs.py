@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XDP programs: loaded, opened by id, described."""
+"""XDP programs: load, open by id, describe."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _LoadOptions(ctypes.Structure):
 
 @dataclass(frozen=True)
 class ProgramInfo:
-    """What the kernel says about a program; `tag` is its digest, the same for the same instructions."""
+    """The kernel's description of a program; `tag` is a digest of its instructions."""
 
     id: int
     name: str
