@@ -24,7 +24,8 @@ from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Peer
-from hipsnet.transport.registry import Options, open_transport
+from hipsnet.transport.options import Options
+from hipsnet.transport.registry import open_transport
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
 REDUCTIONS: dict[str, Reduction] = {

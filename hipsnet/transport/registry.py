@@ -1,59 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the name of a transport to the transport; what a transport needs is imported when it is chosen."""
+"""The registry of transports: a transport is one class with a class method `open`, and one line here.
+
+A transport's module is imported when the transport is opened, so that a library that is not installed
+matters only to the transport that uses it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
 
 from hipsnet.errors import CapabilityError
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Transport
-from hipsnet.transport.verbs.qp_attributes import QpAttributes
-from hipsnet.transport.xdp.options import NodePorts
+from hipsnet.transport.options import Options
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the transports want to know; each takes what concerns it."""
+class Entry:
+    """Where a transport's class is, what it is in a few words, what it requires and how that is installed."""
 
-    tcp_port: int
-    congestion_control: str = "cubic"
-    qp_attributes: QpAttributes = field(default_factory=QpAttributes)
-    node: NodePorts | None = None
+    module: str
+    name: str
+    summary: str
+    requires: str
+    install: str = ""
+
+    def open(self, greeting: Greeting, options: Options) -> Transport:
+        """Import the class and return a transport that is not connected yet."""
+        transport = getattr(import_module(self.module), self.name)
+        return cast(Transport, transport.open(greeting, options))
+
+
+TRANSPORTS: dict[str, Entry] = {
+    "tcp": Entry("hipsnet.transport.tcp.transport", "TcpTransport", "kernel sockets", "nothing else"),
+    "verbs": Entry(
+        "hipsnet.transport.verbs.transport",
+        "VerbsTransport",
+        "RDMA NIC",
+        "pyverbs",
+        "apt install python3-pyverbs (it serves the distribution's own python3; see docs/roce.md)",
+    ),
+    "xdp": Entry(
+        "hipsnet.transport.xdp.transport", "XdpTransport", "RoCEv2 on AF_XDP", "libxdp, a C compiler, root"
+    ),
+}
 
 
 def open_transport(name: str, greeting: Greeting, options: Options) -> Transport:
-    """The transport of this name, not yet connected. Raises CapabilityError where its library is missing."""
-    return OPENERS[name](greeting, options)
-
-
-def _open_tcp(greeting: Greeting, options: Options) -> Transport:
-    from hipsnet.transport.tcp.transport import TcpTransport
-
-    return TcpTransport(greeting, options.tcp_port, options.congestion_control)
-
-
-def _open_verbs(greeting: Greeting, options: Options) -> Transport:
+    """Return the transport of this name, not connected yet. Raises CapabilityError where its library is missing."""
+    entry = TRANSPORTS[name]
     try:
-        from hipsnet.transport.verbs.transport import VerbsTransport
+        return entry.open(greeting, options)
     except ImportError as error:
         raise CapabilityError(
-            f"transport verbs needs pyverbs, which cannot be imported ({error}); run: "
-            "apt install python3-pyverbs (it serves the distribution's own python3; see docs/roce.md)"
+            f"transport {name} requires {entry.requires}, which cannot be imported ({error})"
+            f"{f'; run: {entry.install}' if entry.install else ''}"
         ) from error
-    return VerbsTransport(greeting, options.tcp_port, options.qp_attributes)
-
-
-def _open_xdp(greeting: Greeting, options: Options) -> Transport:
-    from hipsnet.transport.xdp.transport import XdpTransport
-
-    assert options.node is not None, "what opens transports knows its node's ports"
-    return XdpTransport(greeting, options.tcp_port, options.qp_attributes, options.node)
-
-
-OPENERS: dict[str, Callable[[Greeting, Options], Transport]] = {
-    "tcp": _open_tcp,
-    "verbs": _open_verbs,
-    "xdp": _open_xdp,
-}

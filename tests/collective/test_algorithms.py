@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hipsnet.settings as known
+from hipsnet.collective import hips
 from hipsnet.collective.algorithms import NAMES, Algorithm
 from hipsnet.collective.check import check
 from hipsnet.collective.endpoints import receiver_ports
 from hipsnet.collective.schedule import COPY, REDUCE, involving
 from hipsnet.errors import InputError
-from hipsnet.settings import ALGORITHMS
 from tests.collective.oracle import execute, is_right
 from tests.collective.shapes import BCUBES, ROUTED, TORUSES, algorithms, counts, fabric
 
@@ -171,4 +172,8 @@ def test_a_negative_length_is_refused() -> None:
 
 
 def test_settings_know_the_same_names() -> None:
-    assert ALGORITHMS == NAMES
+    assert known.ALGORITHMS == NAMES
+    assert known.EXCHANGES == hips.EXCHANGES
+    (flag,) = (variable.flag for variable in known.VARIABLES if variable.field == "algorithm")
+    assert flag is not None
+    assert flag.help == f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"

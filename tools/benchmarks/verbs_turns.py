@@ -25,7 +25,8 @@ import numpy as np
 from hipsnet.errors import TransportError
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer, Transport
-from hipsnet.transport.registry import Options, open_transport
+from hipsnet.transport.options import Options
+from hipsnet.transport.registry import open_transport
 from hipsnet.transport.verbs.devices import endpoint_of
 from hipsnet.transport.verbs.flow import SIGNAL_EVERY, WINDOW
 from tools.benchmarks.rdma_pair import ENDS, rdma_pair

@@ -15,6 +15,7 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.handshake import connect_all, enough_descriptors
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
+from hipsnet.transport.options import Options
 from hipsnet.transport.tcp import frame
 from hipsnet.transport.tcp.connection import Connection
 
@@ -38,6 +39,11 @@ class TcpTransport:
         self._completions: list[Completion] = []
         with enough_descriptors():
             self._epoll = select.epoll()
+
+    @classmethod
+    def open(cls, greeting: Greeting, options: Options) -> TcpTransport:
+        """Return a transport with the options that concern TCP."""
+        return cls(greeting, options.tcp_port, options.congestion_control)
 
     def register(self, memory: NDArray[np.uint8]) -> Region:
         while self._next_key in self._regions:

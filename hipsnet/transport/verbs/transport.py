@@ -17,6 +17,7 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.handshake import connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
+from hipsnet.transport.options import Options
 from hipsnet.transport.qp_bootstrap import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.connection import Connection, Kind
 from hipsnet.transport.verbs.device import Device
@@ -70,6 +71,11 @@ class VerbsTransport:
             self._sleep_on(sock.fileno(), connection)
         for device in self._devices.values():
             self._sleep_on(device.descriptor, device)
+
+    @classmethod
+    def open(cls, greeting: Greeting, options: Options) -> VerbsTransport:
+        """Return a transport with the options that concern RDMA queue pairs."""
+        return cls(greeting, options.tcp_port, options.qp_attributes)
 
     def register(self, memory: NDArray[np.uint8]) -> Region:
         registration, is_new = self._memory.take(memory)

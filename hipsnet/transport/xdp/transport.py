@@ -23,6 +23,7 @@ from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.handshake import connect_all
 from hipsnet.transport.interface import MESSAGE_LIMIT, Completion, ConnectionLost, Event, Peer, Region
+from hipsnet.transport.options import Options
 from hipsnet.transport.qp_bootstrap import BYE, READY, arrived_before, farewell, swap
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 from hipsnet.transport.xdp.connection import Connection, Message, Write
@@ -70,6 +71,12 @@ class XdpTransport:
         self._farewells: dict[Connection, bytes] = {}
         self._completions: list[Completion] = []
         self._epoll = select.epoll()
+
+    @classmethod
+    def open(cls, greeting: Greeting, options: Options) -> XdpTransport:
+        """Return a transport with the options that concern AF_XDP; `options.node` is required."""
+        assert options.node is not None, "the communicator passes its node's ports"
+        return cls(greeting, options.tcp_port, options.qp_attributes, options.node)
 
     def register(self, memory: NDArray[np.uint8]) -> Region:
         key = self._stack.register(memory)

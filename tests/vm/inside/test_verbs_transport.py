@@ -20,7 +20,8 @@ from hipsnet.errors import TransportError
 from hipsnet.topology import Fabric
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Completion, Event, Peer, Region
-from hipsnet.transport.registry import Options, open_transport
+from hipsnet.transport.options import Options
+from hipsnet.transport.registry import open_transport
 from hipsnet.transport.verbs import queue_pair
 from hipsnet.transport.verbs.flow import WINDOW
 from tests.vm.inside import rdma_fabric as rig
