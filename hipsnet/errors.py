@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one hierarchy of errors: each tells what was wanted, what was found, and what to do."""
+"""The hierarchy of errors. A message says what is wrong, what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import signal
 
 
 class HipsnetError(Exception):
-    """Base of every error that hipsnet raises on purpose. `exit_code` is the command line's answer."""
+    """Base class of all errors of hipsnet. `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class InputError(HipsnetError):
-    """What the user gave (a file, an option, an argument) is wrong. Nothing was changed."""
+    """A file, an option or an argument is wrong. Nothing was changed."""
 
     exit_code = 2
 
@@ -23,15 +23,15 @@ class TopologyError(InputError):
 
 
 class CapabilityError(HipsnetError):
-    """The machine lacks what is needed: a privilege, a kernel feature, a package."""
+    """The machine lacks a privilege, a kernel feature or a package."""
 
 
 class ConflictError(HipsnetError):
-    """Something that hipsnet did not make stands where hipsnet has to build; it was not touched."""
+    """An object that hipsnet did not make has the name of one that it has to make; it was not touched."""
 
 
 class Interrupted(HipsnetError):
-    """The user ended what was under way, by a signal of this number; the message says how to go on."""
+    """A signal of this number ended the command; the message says how to continue."""
 
     def __init__(self, message: str, number: int = signal.SIGINT) -> None:
         super().__init__(message)
@@ -39,15 +39,15 @@ class Interrupted(HipsnetError):
 
 
 class ProvisionError(HipsnetError):
-    """A node could not be brought to its configuration."""
+    """A node does not have its configuration: it is not provisioned, or cannot be."""
 
 
 class ScheduleError(HipsnetError):
-    """A schedule does not compute the collective that it claims to."""
+    """A schedule does not compute its collective."""
 
 
 class TransportError(HipsnetError):
-    """A connection could not be made or failed."""
+    """A connection failed, or could not be established."""
 
 
 class CollectiveError(TransportError):

@@ -145,7 +145,7 @@ VARIABLES = (
     ),
     Variable(
         "exchange", "HIPSNET_EXCHANGE", _choices(EXCHANGES),
-        Flag("--exchange", "inside each level of hips: mesh, ring or ps; one, or one per level: mesh,ring"),
+        Flag("--exchange", "inside each level of hips: mesh, ring or ps; one for all levels, or a list: mesh,ring"),
     ),
     Variable(
         "one_way", "HIPSNET_ONE_WAY", _switch(),
@@ -166,19 +166,19 @@ VARIABLES = (
     Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters"), None, True),
     Variable(
         "timeout_s", "HIPSNET_TIMEOUT", _seconds(),
-        Flag("--timeout", "give a silent peer up after this time: 10, 500ms, 2min", "TIME", _PATIENCE),
+        Flag("--timeout", "declare a silent peer failed after this time: 10, 500ms, 2min", "TIME", _PATIENCE),
     ),
     Variable(
         "warn_s", "HIPSNET_WARN", _seconds(),
-        Flag("--warn", "warn of a silent peer after this time", "TIME", _PATIENCE),
+        Flag("--warn", "log a silent peer after this time", "TIME", _PATIENCE),
     ),
     Variable(
         "start_timeout_s", "HIPSNET_START_TIMEOUT", _seconds(),
-        Flag("--start-timeout", "wait this long for all ranks to start", "TIME", _PATIENCE),
+        Flag("--start-timeout", "time for all ranks to start", "TIME", _PATIENCE),
     ),
     Variable(
         "chunk_bytes", "HIPSNET_CHUNK", _size("4KiB", "64MiB"),
-        Flag("--chunk", "size of one write, like 1MiB", "SIZE", _CARRIER),
+        Flag("--chunk", "size of one write, 4KiB to 64MiB", "SIZE", _CARRIER),
     ),
     Variable(
         "congestion", "HIPSNET_CONGESTION",
@@ -187,15 +187,15 @@ VARIABLES = (
     ),
     Variable(
         "ack_timeout", "HIPSNET_ACK_TIMEOUT", _whole(1, 31, ", the n of 4.096 us x 2^n"),
-        Flag("--ack-timeout", "a packet is sent again after 4.096 us x 2^n", "N", _RDMA),
+        Flag("--ack-timeout", "retransmit a packet after 4.096 us x 2^N", "N", _RDMA),
     ),
     Variable(
         "retries", "HIPSNET_RETRIES", _COUNT,
-        Flag("--retries", "how often, before the connection is given up", "NUMBER", _RDMA),
+        Flag("--retries", "retransmissions before the connection fails", "NUMBER", _RDMA),
     ),
     Variable(
         "rnr_retries", "HIPSNET_RNR_RETRIES", _COUNT,
-        Flag("--rnr-retries", "how often a peer may have no receive posted", "NUMBER", _RDMA),
+        Flag("--rnr-retries", "RNR NAKs tolerated; 7: any number", "NUMBER", _RDMA),
     ),
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ ROOMS = {
     "exporter": ("exporter",),
     "machine": ("doctor",),
     "pfc": ("pfc",),
+    "help": ("help",),
 }
 """The modules of `orchestrator.commands`, with their commands."""
 

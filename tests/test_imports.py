@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 _LIBRARY = set(MAY_IMPORT)
 _ORCHESTRATOR: dict[str, set[str]] = {
     "topology_file": set(),
+    "help": set(),
     "views": set(),
     "lab": set(),
     "machine": {"lab"},

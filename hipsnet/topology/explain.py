@@ -26,7 +26,7 @@ def json_schema() -> Node:
 def allowed(keys: Keys, data: Any) -> str:
     """Say what is allowed at these keys of a file whose content is `data`."""
     node = _at(keys, data)
-    return "nothing" if node is None else _words(node)
+    return "nothing" if node is None else words(node)
 
 
 def known_keys(keys: Keys, data: Any) -> list[str]:
@@ -60,6 +60,11 @@ def _at(keys: Keys, data: Any) -> Node | None:
             value = None
         node = _narrow(below, value)
     return node
+
+
+def narrowed(node: Node) -> Node:
+    """The schema of a value that is nothing in particular: references are followed, null is left out."""
+    return _narrow(node, None)
 
 
 def _narrow(node: Node, value: Any) -> Node:
@@ -102,9 +107,10 @@ def _all_keys(node: Node, keys: Keys) -> Iterator[Keys]:
         yield from _all_keys(below, (*keys, key))
 
 
-def _words(node: Node) -> str:
+def words(node: Node) -> str:
+    """Say in words what a part of the schema allows."""
     if len(node.get("oneOf", ())) > 1:
-        return " or ".join(_words(_narrow(option, None)) for option in node["oneOf"])
+        return " or ".join(words(_narrow(option, None)) for option in node["oneOf"])
     if "const" in node:
         return str(node["const"])
     if "enum" in node:
@@ -115,10 +121,10 @@ def _words(node: Node) -> str:
     if kind in ("integer", "number"):
         return _number_words(node, "a whole number" if kind == "integer" else "a number")
     if kind == "array":
-        return f"a list of {_count(node)}, each {_words(_narrow(node.get('items', {}), None))}"
+        return f"a list of {_count(node)}, each {words(_narrow(node.get('items', {}), None))}"
     if kind == "object":
         if isinstance(below := node.get("additionalProperties"), dict):
-            return f"a mapping of names, each to {_words(_narrow(below, None))}"
+            return f"a mapping of names, each to {words(_narrow(below, None))}"
         return f"a mapping with the keys {', '.join(node.get('properties', ()))}"
     pattern = node.get("pattern", "")
     text = f"text like {_either(node['examples'])}" if "examples" in node else "text"
@@ -130,12 +136,14 @@ def _number_words(node: Node, noun: str) -> str:
     if "exclusiveMinimum" in node:
         words = f"{noun} above {node['exclusiveMinimum']:g}, at most {high:g}"
     else:
-        words = f"{noun} from {low:g} to {high:g}"
+        words = f"{noun} from {low} to {high}"
     return f"{words}, a multiple of {node['multipleOf']}" if "multipleOf" in node else words
 
 
 def _count(node: Node) -> str:
     low, high = node.get("minItems", 0), node.get("maxItems")
+    if low == high:
+        return str(low)
     return f"{low} to {high}" if high else f"{low} or more"
 
 

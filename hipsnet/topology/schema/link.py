@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`link` and `addresses`: what every cable is like, and how its ends are numbered."""
+"""`link` and `addresses`: properties of all cables, and the prefixes of addresses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hipsnet.topology.schema.section import Delay, Rate, Section
 
 
 class Cable(Section):
-    """What every cable of the fabric is like."""
+    """Properties of every cable of the fabric."""
 
     rate: Rate = Field(default="500Mbit/s", description="rate of a port in each direction")
     mtu: int = Field(default=9000, ge=1280, le=9000, description="largest IP packet in bytes")
-    delay: Delay = Field(default="0us", description="one-way delay that is added to a cable")
+    delay: Delay = Field(default="0us", description="one-way delay added to a cable, at most 10s")
 
     @property
     def rate_bps(self) -> int | None:
@@ -50,7 +50,7 @@ Prefix = Annotated[IPv4Network, AfterValidator(_unicast)]
 
 
 class Addresses(Section):
-    """The base prefixes of what the fabric numbers."""
+    """The base prefixes of the fabric's addresses."""
 
     ports: Prefix = Field(
         default=IPv4Network("10.0.0.0/8"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nodes` and `lab`: the machines that play the servers, or what the one-machine lab is made of."""
+"""`nodes` and `lab`: the machines that are the servers, or the lab on one machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hipsnet.topology.schema.section import Section, Size
 
 
 class HostPort(Section):
-    """The network interface that plays one port of a server."""
+    """The network interface that is one port of a server."""
 
     interface: str = Field(
         pattern=r"^[^\s/:]{1,15}$", description="interface name", examples=["eth1", "enp65s0f0np0"]
@@ -20,13 +20,13 @@ class HostPort(Section):
     mac: str | None = Field(
         default=None,
         pattern=r"^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$",
-        description="MAC address that the card has, in lower case; asked for by ARP unless given",
+        description="MAC address of the NIC, in lower case; default: found by ARP",
         examples=["02:00:00:aa:bb:01"],
     )
 
 
 class Host(Section):
-    """The machine that plays one server."""
+    """The machine that is one server."""
 
     host: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9.:_-]{1,253}$", description="host name", examples=["node7.cluster"]
@@ -45,19 +45,22 @@ Nodes = Annotated[
 
 
 class Lab(Section):
-    """What the one-machine lab is made of."""
+    """The lab on one machine."""
 
     switch: Literal["bridge", "lossless"] = Field(
         default="bridge",
-        description="what plays a switch: the kernel's bridge (or router), or the soft switch, which obeys `pfc`",
+        description="the switches are kernel bridges (or routers), or the soft switch, which obeys `pfc`",
     )
-    buffer: Size = Field(default="2MiB", description="buffer that the ports of a lossless switch share")
+    buffer: Size = Field(default="2MiB", description="shared buffer of a lossless switch")
     scheduling: Literal["strict", "weighted"] = Field(
         default="strict",
-        description="which priority leaves a lossless switch first: the highest, or by turns",
+        description="scheduling of priorities in a lossless switch",
     )
     weights: tuple[Annotated[int, Field(ge=1, le=100)], ...] = Field(
-        default=(1,) * 8, min_length=8, max_length=8, description="shares of priorities 0 to 7, if weighted"
+        default=(1,) * 8,
+        min_length=8,
+        max_length=8,
+        description="shares of priorities 0 to 7 with weighted scheduling",
     )
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every section of the file is, and the quantities in it."""
+"""The base class of all sections of the file, and the types of quantities."""
 
 from __future__ import annotations
 

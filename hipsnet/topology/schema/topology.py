@@ -22,14 +22,16 @@ class Topology(Section):
     version: Literal[1] = Field(description="version of this schema")
     name: str = Field(
         pattern=r"^[a-z][a-z0-9-]{0,15}$",
-        description="name of the fabric; marks everything that is made for it",
+        description="name of the fabric; everything that is made for it carries the name",
         examples=["demo", "rack-7"],
     )
     fabric: AnyKind
     link: Cable = Cable()
     addresses: Addresses = Addresses()
     roce: Roce = Roce()
-    pfc: Pfc | None = Field(default=None, description="lossless priorities; left out: all traffic is lossy")
+    pfc: Pfc | None = Field(default=None, description="lossless priorities; without it all traffic is lossy")
     nic: Nic = Nic()
-    nodes: Nodes = Field(default="lab", description="`lab`, or for every server the machine that plays it")
+    nodes: Nodes = Field(
+        default="lab", description="`lab`: namespaces on one machine; or the machine of every server"
+    )
     lab: Lab = Lab()
