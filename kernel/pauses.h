@@ -22,10 +22,10 @@
 
 /*
  * Set in storm_ns while the storm that was just detected is being recorded. A writer that dies meanwhile is
- * waited for no longer than STORM_TOLD_NS.
+ * waited for no longer than STORM_RECORDING_NS.
  */
-#define STORM_UNTOLD  1ULL
-#define STORM_TOLD_NS 1000000000LL
+#define STORM_RECORDING    1ULL
+#define STORM_RECORDING_NS 1000000000LL
 
 #define STORM_VICTIMS 64 /* bits of storm_victims; a topology file allows 30 ports per server */
 

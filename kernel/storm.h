@@ -9,8 +9,8 @@
  * watchdog (hipsnet/stack/ports/storm.c) checks them and records what it finds in the same structure.
  *
  * Frames for one port arrive on several CPUs, and the endpoint runs on another: the one that changes
- * `storm_ns` from 0 has detected the storm and records it (STORM_UNTOLD is set meanwhile). Without -mcpu=v3,
- * which bcc cannot pass on, the compiler generates atomics of 64 bits only.
+ * `storm_ns` from 0 has detected the storm and records it (STORM_RECORDING is set meanwhile). Without
+ * -mcpu=v3, which bcc cannot pass on, the compiler generates atomics of 64 bits only.
  */
 #pragma once
 
@@ -44,8 +44,8 @@ static __always_inline void honour(struct pauses *port, __be16 class_enable, con
 /* False if another CPU or the endpoint has detected the storm first: this frame came before it. */
 static __always_inline bool begin_storm(struct pauses *port, u32 priority, u64 now)
 {
-	now &= ~STORM_UNTOLD;
-	if (__sync_val_compare_and_swap(&port->storm_ns[priority], 0, now | STORM_UNTOLD))
+	now &= ~STORM_RECORDING;
+	if (__sync_val_compare_and_swap(&port->storm_ns[priority], 0, now | STORM_RECORDING))
 		return false;
 	port->storm_since_ns[priority] = port->since_ns[priority];
 	port->storm_waiting[priority] = port->buffered[priority] + 1;
@@ -54,7 +54,7 @@ static __always_inline bool begin_storm(struct pauses *port, u32 priority, u64 n
 	port->storm_over_ns[priority] = 0;
 	port->storm_seen_ns[priority] = now;
 	port->storms[priority]++;
-	__sync_val_compare_and_swap(&port->storm_ns[priority], now | STORM_UNTOLD, now);
+	__sync_val_compare_and_swap(&port->storm_ns[priority], now | STORM_RECORDING, now);
 	return true;
 }
 
@@ -65,7 +65,7 @@ static __always_inline bool is_storm(struct pauses *port, u32 priority, u64 now)
 	s64 stuck_ns = now - port->since_ns[priority];
 
 	/* Signed: another CPU may have read the clock after this one did. */
-	if (storm & STORM_UNTOLD && (s64)(now - storm) < STORM_TOLD_NS)
+	if (storm & STORM_RECORDING && (s64)(now - storm) < STORM_RECORDING_NS)
 		return false;
 	if (storm) {
 		if (now < until + port->restore_ns)

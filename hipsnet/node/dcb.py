@@ -53,7 +53,7 @@ def pfc_classes(ifname: str) -> int | None:
 
 
 def read(link: str, *groups: str) -> dict[str, str]:
-    """All settings of these groups that the link's driver has, asked for with one request."""
+    """All settings of these groups that the link's driver has, read with one request."""
     answer = dcbnl.read(link) if groups else None
     found: dict[str, str] = {}
     if answer is not None:
@@ -93,7 +93,7 @@ def _priorities(answer: Answer, dscp: int) -> str:
 
 
 def write(link: str, group: str, values: Mapping[str, str]) -> None:
-    """Set some settings of a group; what is not among them stays. Raises OSError as the driver answers."""
+    """Set some settings of a group; the others stay. Raises OSError with the driver's error."""
     answer = dcbnl.read(link)
     if answer is not None:
         for request in requests(link, answer, group, values):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data centre bridging by the kernel's own messages (include/uapi/linux/dcbnl.h): what `dcb` of iproute2 sends.
+"""Data centre bridging by the kernel's messages (include/uapi/linux/dcbnl.h), as `dcb` of iproute2 sends them.
 
 The structures and attributes of IEEE 802.1Qaz: PFC, ETS, the APP table; and of some drivers rates of traffic
 classes, port buffers, which selectors of the APP table they trust (Linux 6.2), and who speaks DCBX.
@@ -210,7 +210,7 @@ def dcbx_request(link: str, flags: int) -> Message:
 
 
 def read(link: str) -> Answer | None:
-    """What a link's driver says of itself; None if it has no DCB. Raises OSError if there is no such link."""
+    """The DCB state of a link's driver; None if it has no DCB. Raises OSError if there is no such link."""
     with _socket() as netlink:
         try:
             (message,) = netlink.nlm_request(get_request(link), msg_type=GETDCB, msg_flags=FLAGS)

@@ -229,5 +229,5 @@ def _attribute(message: Any, key: str, value: object) -> tuple[str, object]:
 
 
 def _short(table: int) -> int:
-    """The number of a table in one byte; what is larger is in an attribute."""
+    """The number of a table in one byte; larger ones are in an attribute."""
     return table if table <= _SMALL_TABLES else _LARGE_TABLE

@@ -60,7 +60,7 @@ def add(name: str, kind: str, interface: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Remove a device that was added. Raises OSError with ENODEV if there is none of that name."""
+    """Remove a device. Raises OSError with ENODEV if there is none of that name."""
     index = devices().get(name)
     if index is None:
         raise OSError(errno.ENODEV, f"no RDMA device {name}")

@@ -71,17 +71,16 @@ def _whole(rows: Rows) -> Rows:
     """A consistent copy: no storm was being recorded while it was made."""
     for _ in range(_LOOKS):
         found = rows.copy()
-        untold = found["storm_ns"] & np.uint64(kernel.constant("STORM_UNTOLD"))
-        if not untold.any() and np.array_equal(found["storm_ns"], rows["storm_ns"]):
+        recording = found["storm_ns"] & np.uint64(kernel.constant("STORM_RECORDING"))
+        if not recording.any() and np.array_equal(found["storm_ns"], rows["storm_ns"]):
             break
     return found
 
 
 def _storm(row: Any, port: int, priority: int, now_ns: int) -> Storm:
     over_ns: int | None = int(row["storm_over_ns"][priority])
-    if row["storm_ns"][
-        priority
-    ]:  # the program detects the end with the next frame; a reader need not wait for it
+    # The program detects the end with the next frame; a reader need not wait for it.
+    if row["storm_ns"][priority]:
         quiet_ns = int(row["until_ns"][priority]) + int(row["restore_ns"])
         over_ns = quiet_ns if quiet_ns <= now_ns else None
     bits = int(row["storm_victims"][priority])

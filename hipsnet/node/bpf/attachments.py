@@ -28,7 +28,7 @@ class _QueryOptions(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Attachment:
-    """The XDP program of an interface; `native` tells the driver's own hook from the generic one."""
+    """The XDP program of an interface; `native` is whether it runs in the driver, not in the generic hook."""
 
     program_id: int
     native: bool
@@ -61,7 +61,7 @@ def attach(ifindex: int, fd: int, replaced: int | None = None) -> None:
 
 
 def unattach(ifindex: int, fd: int) -> None:
-    """Take the program behind `fd` from an interface. Raises ProvisionError if another one stands there."""
+    """Detach the program behind `fd` from an interface. Raises ProvisionError if another one is attached."""
     options = _AttachOptions(sz=ctypes.sizeof(_AttachOptions), old_prog_fd=fd)
     result = libbpf().bpf_xdp_detach(ifindex, _DRIVER_MODE | _REPLACE, ctypes.byref(options))
     answer(result, f"take the XDP program from interface {ifindex}")

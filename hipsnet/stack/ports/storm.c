@@ -4,7 +4,7 @@
 
 #include "ports/transit.h"
 
-#define TOLD_LOOKS 10000
+#define RECORD_LOOKS 10000
 
 static u64 victims_of(const struct stack *stack, const struct transit_queue *queue)
 {
@@ -15,39 +15,39 @@ static u64 victims_of(const struct stack *stack, const struct transit_queue *que
 	return ports;
 }
 
-/* The program that is writing a storm down writes victims and losses anew: it is done in no time. */
-static void await_told(const struct pauses *told, u32 priority)
+/* While the program records a storm, it resets victims and losses: wait until it has, which takes no time. */
+static void await_record(const struct pauses *shared, u32 priority)
 {
-	for (u32 i = 0; i < TOLD_LOOKS; i++)
-		if (!(__atomic_load_n(&told->storm_ns[priority], __ATOMIC_SEQ_CST) & STORM_UNTOLD))
+	for (u32 i = 0; i < RECORD_LOOKS; i++)
+		if (!(__atomic_load_n(&shared->storm_ns[priority], __ATOMIC_SEQ_CST) & STORM_RECORDING))
 			return;
 }
 
-/* Where the program on the port obeys it, and others read it; the program may have seen it before us. */
-static void tell(const struct stack *stack, struct stack_port *port, u32 priority, u64 now_ns)
+/* Records a storm where the program and others read it; the program may have detected it first. */
+static void record(const struct stack *stack, struct stack_port *port, u32 priority, u64 now_ns)
 {
 	const struct transit_queue *queue = &port->transit[priority];
-	struct pauses *told = port->pauses;
+	struct pauses *shared = port->pauses;
 
 	if (!port->watched[priority].is_storming) {
-		storm_over(told, priority, now_ns);
+		storm_over(shared, priority, now_ns);
 		return;
 	}
-	u64 victims = victims_of(stack, queue), none = 0, seen_ns = now_ns & ~STORM_UNTOLD;
+	u64 victims = victims_of(stack, queue), none = 0, seen_ns = now_ns & ~STORM_RECORDING;
 
-	if (!__atomic_compare_exchange_n(&told->storm_ns[priority], &none, seen_ns | STORM_UNTOLD, false,
+	if (!__atomic_compare_exchange_n(&shared->storm_ns[priority], &none, seen_ns | STORM_RECORDING, false,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-		await_told(told, priority);
-		__atomic_fetch_or(&told->storm_victims[priority], victims, __ATOMIC_SEQ_CST);
+		await_record(shared, priority);
+		__atomic_fetch_or(&shared->storm_victims[priority], victims, __ATOMIC_SEQ_CST);
 		return;
 	}
-	told->storm_since_ns[priority] = port->watched[priority].began_ns;
-	told->storm_waiting[priority] = queue->count;
-	told->storm_victims[priority] = victims;
-	told->storm_lost[priority] = told->storm_over_ns[priority] = 0;
-	told->storm_seen_ns[priority] = seen_ns;
-	told->storms[priority]++;
-	__atomic_store_n(&told->storm_ns[priority], seen_ns, __ATOMIC_SEQ_CST);
+	shared->storm_since_ns[priority] = port->watched[priority].began_ns;
+	shared->storm_waiting[priority] = queue->count;
+	shared->storm_victims[priority] = victims;
+	shared->storm_lost[priority] = shared->storm_over_ns[priority] = 0;
+	shared->storm_seen_ns[priority] = seen_ns;
+	shared->storms[priority]++;
+	__atomic_store_n(&shared->storm_ns[priority], seen_ns, __ATOMIC_SEQ_CST);
 }
 
 void storm_over(struct pauses *pauses, u32 priority, u64 now_ns)
@@ -67,7 +67,7 @@ void storm_lose(struct stack_port *port, u32 priority)
 	__atomic_fetch_add(&port->pauses->storm_lost[priority], 1, __ATOMIC_RELAXED);
 }
 
-static void look(const struct stack *stack, struct stack_port *port, u64 now_ns)
+static void check(const struct stack *stack, struct stack_port *port, u64 now_ns)
 {
 	pfc_settle(&port->pfc, now_ns);
 	for (u32 priority = 0; priority < PRIORITIES; priority++) {
@@ -83,7 +83,7 @@ static void look(const struct stack *stack, struct stack_port *port, u64 now_ns)
 			continue;
 		port->storming ^= (u8)(1u << priority);
 		port->counters.storms += news == WATCHDOG_STORM;
-		tell(stack, port, priority, now_ns);
+		record(stack, port, priority, now_ns);
 	}
 }
 
@@ -92,7 +92,7 @@ void storm_watch(struct stack *stack, struct stack_port *port, u64 now_ns)
 	if (port->watchdog.action == WATCHDOG_OFF)
 		return;
 	if (port->watch_ns <= now_ns) {
-		look(stack, port, now_ns);
+		check(stack, port, now_ns);
 		port->watch_ns = now_ns + watchdog_poll_ns(&port->watchdog);
 	}
 	for (u32 priority = 0; priority < PRIORITIES; priority++)

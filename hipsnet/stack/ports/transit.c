@@ -23,7 +23,7 @@ static void one_less(struct pauses *pauses, u32 priority)
 		__atomic_fetch_sub(&pauses->buffered[priority], 1, __ATOMIC_RELEASE);
 }
 
-/* By the map that the port's program uses, too. */
+/* By the map that the port's program uses. */
 static u32 priority_of(const struct stack_port *port, const struct xsk_frame *frame)
 {
 	return port->pauses->priority_of[frame->spans[0].data[TOS_AT] >> DSCP_SHIFT] % PRIORITIES;

@@ -24,7 +24,7 @@ struct stack;
 /* Takes over a frame that came in by `from` and is addressed for another port; false: the caller keeps it. */
 bool transit_take(struct stack *stack, struct stack_port *from, const struct xsk_frame *frame);
 
-/* Sends the first frame that may leave by a port now. Its bytes; 0 if there is none. */
+/* Sends the first frame that may leave by a port now. Returns its bytes; 0 if there is none. */
 u32 transit_send(struct stack *stack, struct stack_port *port, u64 now_ns);
 
 /* Drops the frames that wait for a port in a priority: the watchdog's. */
