@@ -263,7 +263,7 @@ static bool is_time(struct rc *rc, u64 now_ns)
  * An ACK is requested at the end of a message, every ack_mask + 1 packets, when the window is full, and if
  * pacing delays the next packet for so long that this one would time out.
  */
-static bool wants_ack(const struct rc *rc, bool last)
+static bool requests_ack(const struct rc *rc, bool last)
 {
 	const struct requester *side = &rc->requester;
 	u64 next = side->next + 1, gap_ns = rc->pacer.byte_ns * rc->mtu >> PACER_FRACTION_BITS;
@@ -285,7 +285,7 @@ u32 requester_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now
 	struct reth reth = {message->remote_address, message->remote_key, message->bytes};
 	struct draft draft = {
 		.opcode = opcode_of(message, first, last),
-		.ack_request = wants_ack(rc, last),
+		.ack_request = requests_ack(rc, last),
 		.tos = (u8)(rc->config.dscp << 2 | (rc->dcqcn.port_bps ? ECN_CAPABLE_0 : ECN_NOT_CAPABLE)),
 		.psn = psn_on_wire(rc->config.send_psn, side->next),
 		.reth = first && message->is_write ? &reth : NULL,

@@ -34,7 +34,7 @@ static void consider_marking(struct soft_switch *self, u32 egress, u8 priority, 
 	u64 length = self->buffer.queues[egress][priority].bytes;
 
 	if (self->marks & (1u << priority) && ethernet_is_ipv4(head, bytes) &&
-	    marking_wants(&self->marking, length))
+	    marking_applies(&self->marking, length))
 		self->port[egress].count->priority[priority].ecn_marks += marking_mark(head + ETHERNET_BYTES);
 }
 

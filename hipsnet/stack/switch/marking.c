@@ -15,7 +15,7 @@ static double next_random(struct marking *marking)
 	return (double)(marking->random >> 11) / (double)(1ULL << 53);
 }
 
-bool marking_wants(struct marking *marking, u64 length)
+bool marking_applies(struct marking *marking, u64 length)
 {
 	if (!marking->kmax || length <= marking->kmin)
 		return false;

@@ -16,7 +16,7 @@ struct marking {
 };
 
 /* Whether to mark a packet that arrives at a queue of this length: a random decision. */
-bool marking_wants(struct marking *marking, u64 length);
+bool marking_applies(struct marking *marking, u64 length);
 
 /* Marks an IPv4 packet; false if it is not ECN capable, or marked already. RFC 3168. */
 bool marking_mark(u8 *ip);

@@ -27,7 +27,7 @@ static void record(struct switch_events *events, struct switch_event event)
 	__atomic_store_n(&events->count, events->count + 1, __ATOMIC_RELEASE);
 }
 
-static void turn(struct soft_switch *self, u32 port, u32 priority, enum watchdog_news news, u64 now)
+static void change_state(struct soft_switch *self, u32 port, u32 priority, enum watchdog_news news, u64 now)
 {
 	struct switch_port *found = &self->port[port];
 	struct watchdog_queue *queue = &found->watched[priority];
@@ -73,7 +73,7 @@ static void look_at_port(struct soft_switch *self, u32 port, u64 now)
 			watchdog_look(&self->watchdog, &found->watched[priority], &seen, now);
 
 		if (news != WATCHDOG_NOTHING)
-			turn(self, port, priority, news, now);
+			change_state(self, port, priority, news, now);
 	}
 }
 
