@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of a queue pair. Private to roce/*.c.
+ * The state of a queue pair. Private to this folder.
  *
  * PSNs are 64-bit numbers that begin at PSN_START and never wrap. The wire carries the lower 24 bits of their
  * sum with the connection's first PSN.
