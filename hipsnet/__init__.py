@@ -23,7 +23,9 @@ def init(**settings: Any) -> Communicator:
     `settings` go before the environment: `hipsnet.init(algorithm="ring", timeout_s=30)`. Raises InputError for a
     setting that is missing or wrong, TransportError where a neighbour does not come.
     """
+    from hipsnet import failures
     from hipsnet.collective.communicator import Communicator
     from hipsnet.settings import Settings
 
+    failures.install()
     return Communicator(Settings.from_environment(**settings))

@@ -13,12 +13,16 @@ PINS = Path("/sys/fs/bpf/hipsnet")
 """Where a node's maps and program are pinned: <fabric>/<node>/<map>."""
 
 
+SHARED_CACHE = Path("/var/cache/hipsnet")
+"""Root's folder of compiled programs. Others may read it, so that what root has compiled serves all."""
+
+
 def cache_folder() -> Path:
     """The folder of compiled programs: in $XDG_CACHE_HOME, which is ignored unless it is an absolute path."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():
         return given / "hipsnet"
-    return Path("/var/cache/hipsnet") if os.geteuid() == 0 else Path.home() / ".cache/hipsnet"
+    return SHARED_CACHE if os.geteuid() == 0 else Path.home() / ".cache/hipsnet"
 
 
 def sources() -> dict[str, str]:

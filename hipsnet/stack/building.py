@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 import kernel
 from hipsnet.errors import CapabilityError
-from hipsnet.ownership import CACHE_ADVICE, is_private_file, make_private
+from hipsnet.ownership import CACHE_ADVICE, is_private_file, make_private, require_private
 
 FOLDER = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
@@ -55,12 +55,27 @@ def _built(
     digest = hashlib.sha256(b"\0".join(parts))
     digest.update(repr(libraries).encode())
     path = folder / f"{name}-{digest.hexdigest()[:16]}"
+    if os.geteuid() != 0 and _is_shared(kernel.SHARED_CACHE / path.name):
+        return kernel.SHARED_CACHE / path.name
     make_private(folder, 0o700, CACHE_ADVICE)
+    if folder == kernel.SHARED_CACHE:
+        folder.chmod(0o755)
     if not is_private_file(path):
         with _one_at_a_time(folder / ".compiling"):
             if not is_private_file(path):
                 _compile(name, [*command, *map(str, files), *libraries], path)
+    if path.stat().st_uid == os.geteuid():
+        path.chmod(0o755)  # the folder decides who gets at it
     return path
+
+
+def _is_shared(path: Path) -> bool:
+    """Whether root has compiled it already, in the folder that everybody may read."""
+    try:
+        require_private(path.parent, CACHE_ADVICE)
+        return is_private_file(path) and os.access(path, os.R_OK | os.X_OK)
+    except (OSError, CapabilityError):
+        return False
 
 
 @contextmanager

@@ -11,13 +11,12 @@ import typer
 
 from hipsnet.errors import InputError
 from hipsnet.node import namespace
-from hipsnet.node.derive import server_config
 from hipsnet.stack.ports.loop import core
 from hipsnet.stack.xsk.handover import path_of, serve
-from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.topology.fabric import Server
 from orchestrator import topology_file
 from orchestrator.commands.arguments import File
+from orchestrator.jobs.privileged import ports_of
 from orchestrator.lab.namespaces import namespace_name, require
 
 app = typer.Typer()
@@ -48,11 +47,7 @@ def endpoints(
         raise InputError(f"NODE: {fabric.name} has no server {node!r}; its servers are {known}, ...")
     if topology.nodes == "lab":
         require(fabric.name, [node], str(file))
-    config = server_config(topology, fabric, found)
-    ports = [
-        PortConfig(link.name, link.mac or "", link.mtu or 1500, pins_of(fabric.name, node), link.port or 0)
-        for link in config.ports
-    ]
+    ports = ports_of(topology, fabric, found)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     home = namespace_name(fabric.name, node) if topology.nodes == "lab" else None
     with namespace.inside(home):

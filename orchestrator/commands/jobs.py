@@ -8,18 +8,28 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.commands.arguments import File
 from orchestrator.commands.engine import Engine, engine_options
 
 app = typer.Typer()
-File = Annotated[Path, typer.Argument(metavar="FILE", help="topology file")]
 Command = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- COMMAND...]", help="program for every server; without it: measure"),
 ]
 
 
-def _measured(*names: str, help: str, metavar: str | None = None, min: int | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, min=min, rich_help_panel="What is measured")
+def _measured(
+    *names: str,
+    help: str,
+    metavar: str | None = None,
+    min: int | None = None,
+    group: str = "What is measured",
+) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, min=min, rich_help_panel=group)
+
+
+def _of_job(*names: str, help: str, metavar: str | None = None) -> Any:
+    return _measured(*names, help=help, metavar=metavar, group="The job")
 
 
 @app.command()
@@ -28,36 +38,74 @@ def run(
     engine: Engine,
     file: File,
     command: Command = None,
-    size: Annotated[str | None, _measured(help="one size, like 64MiB", metavar="SIZE")] = None,
+    size: Annotated[str | None, _measured(help="one size, such as 64MiB", metavar="SIZE")] = None,
     sizes: Annotated[
-        str | None, _measured(help="many: FIRST:LAST:xFACTOR, or a list with commas", metavar="SIZES")
+        str | None,
+        _measured(
+            help="sizes: FIRST:LAST:xFACTOR, or a list with commas [default: 1KiB:64MiB:x4]", metavar="SIZES"
+        ),
+    ] = None,
+    begin: Annotated[
+        str | None, _measured("--begin", "-b", help="the first of many sizes [default: 1KiB]", metavar="SIZE")
+    ] = None,
+    end: Annotated[
+        str | None, _measured("--end", "-e", help="the last of them [default: 64MiB]", metavar="SIZE")
+    ] = None,
+    factor: Annotated[
+        int | None,
+        _measured(
+            "--factor", "-f", help="from one of them to the next [default: 4]", metavar="NUMBER", min=2
+        ),
     ] = None,
     model: Annotated[
-        str | None, _measured(help="a network's gradients: vgg19, lenet5, mnist-1m", metavar="NAME")
+        str | None,
+        _measured(help="the gradients of a network: vgg19, lenet5, mnist-1m [default: none]", metavar="NAME"),
     ] = None,
     dtype: Annotated[
         str | None, _measured(help="type of the elements [default: float32]", metavar="NAME")
     ] = None,
-    iters: Annotated[int | None, _measured(help="iterations that count [default: 10]", min=1)] = None,
-    warmup: Annotated[int | None, _measured(help="iterations before them [default: 2]", min=0)] = None,
-    check: Annotated[bool, _measured("--check", help="compare with a sum that is computed apart")] = False,
-    json: Annotated[str | None, _measured(help="write the results as JSON", metavar="FILE|-")] = None,
+    iters: Annotated[
+        int | None,
+        _measured("--iters", "-n", help="iterations that count [default: 10]", metavar="NUMBER", min=1),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        _measured("--warmup", "-w", help="iterations before them [default: 2]", metavar="NUMBER", min=0),
+    ] = None,
+    check: Annotated[
+        bool, _measured("--check", "-c", help="compare with a sum computed apart [default: off]")
+    ] = False,
+    json: Annotated[
+        str | None, _measured(help="write the results as JSON [default: not at all]", metavar="FILE|-")
+    ] = None,
     user: Annotated[
         str | None,
-        typer.Option(
+        _of_job(
             help="run the programs as this user [default: the caller of sudo, else root]", metavar="NAME"
         ),
     ] = None,
+    log_dir: Annotated[
+        Path | None,
+        _of_job(
+            help="write each server's output to DIR/<server>.log, too [default: not at all]", metavar="DIR"
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, _of_job("--verbose", help="show every rank's traceback when the job fails [default: off]")
+    ] = False,
 ) -> None:
-    """Synchronize on every server of the lab and show the times; or run your own program there.
+    """Measure synchronization on all servers of the lab, or run a program of your own on each of them.
 
-    A program finds its place in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and the engine's
-    options in HIPSNET_* variables, which `hipsnet.init()` reads.
+    A program gets its place in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and the engine's options
+    in HIPSNET_* variables, which `hipsnet.init()` reads. The first failure ends the job; its exit code is the
+    command's.
     """
-    from orchestrator.jobs import running  # numpy and netlink: only for those who run something
+    from orchestrator.jobs import running  # numpy and netlink: imported only when needed
+    from orchestrator.jobs.request import Request
 
-    wanted = running.Wanted(size, sizes, model, dtype, iters, warmup, check, json)
-    raise typer.Exit(running.run(file, tuple(command or ()), wanted, user, engine))
+    request = Request(size, sizes, begin, end, factor, model, dtype, iters, warmup, check, json)
+    options = running.Options(user, log_dir, verbose)
+    raise typer.Exit(running.run(file, tuple(command or ()), request, options, engine))
 
 
 @app.command()

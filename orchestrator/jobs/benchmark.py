@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
 from orchestrator.jobs import job
 from orchestrator.jobs.guard import Program
-from orchestrator.jobs.launch import Outcome, Stream, launch
+from orchestrator.jobs.launch import DEFAULTS, LaunchOptions, Outcome, Stream, launch
 from orchestrator.jobs.measurement import Measurement
 from orchestrator.jobs.results import Result, combine
 from orchestrator.lab.account import Account
@@ -50,6 +51,7 @@ def measure(
     limit: Limit,
     pauses: Callable[[], JobPauses],
     listener: Listener,
+    options: LaunchOptions = DEFAULTS,
 ) -> Outcome:
     """Run the workers, and tell the listener what they tell. Raises what `launch` raises.
 
@@ -73,4 +75,4 @@ def measure(
             limit_s = limit(measurement.size_bytes(case))
             listener.result(combine(measurement, case, told.pop(case), limit_s, pauses()))
 
-    return launch(programs, hear)
+    return launch(programs, hear, replace(options, line_limit=sys.maxsize))  # a report is one line

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -14,20 +14,25 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from hipsnet.units import approximate_size
 from orchestrator.jobs.launch import Stream, Write
 from orchestrator.jobs.measurement import Measurement
-from orchestrator.jobs.results import HEADER, Result, row
+from orchestrator.jobs.results import Result
+from orchestrator.jobs.table import columns, heading, row
 
 
 class Display:
-    """Hears what a measurement tells, and shows it; open it by `with`. `results` holds what has come in."""
+    """Shows a measurement as it goes; open it by `with`. `results` holds what has come in."""
 
-    def __init__(self, title: str, measurement: Measurement, table: TextIO, message: Write) -> None:
+    def __init__(
+        self, title: Sequence[str], measurement: Measurement, table: TextIO, message: Write, has_pauses: bool
+    ) -> None:
         """The table's lines go to `table`, what the workers print on stderr goes to `message`."""
         self.results: list[Result] = []
+        self._columns = columns(has_pauses)
         self._title = title
         self._measurement = measurement
         self._table = table
         self._message = message
         self._rounds = measurement.warmup + measurement.iterations
+        self._at = (0, 0)
         console = Console(file=sys.stderr)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -44,8 +49,8 @@ class Display:
         self._task = self._bar.add_task("starting", total=self._rounds * len(measurement.cases))
 
     def __enter__(self) -> Display:
-        self._print(self._title)
-        self._print(HEADER)
+        for line in (*self._title, *heading(self._columns)):
+            self._print(line)
         self._bar.start()
         return self
 
@@ -54,6 +59,7 @@ class Display:
 
     def progress(self, case: int, iterations: int) -> None:
         """So many iterations of a case are done, those to warm up included."""
+        self._at = (case, iterations)
         size = approximate_size(self._measurement.size_bytes(case))
         self._bar.update(
             self._task, completed=case * self._rounds + iterations, description=size, refresh=True
@@ -62,13 +68,24 @@ class Display:
     def result(self, result: Result) -> None:
         """A case is done."""
         self.results.append(result)
+        self._at = (len(self.results), 0)
         with self._without_bar():
-            self._print(row(result))
+            self._print(row(self._columns, result))
 
     def message(self, program: int, stream: Stream, line: bytes) -> None:
-        """A worker has something to say."""
+        """A worker has printed a line on stderr."""
         with self._without_bar():
             self._message(program, stream, line)
+
+    @property
+    def position(self) -> str:
+        """How far the measurement is: iterations that count, of the size that is measured now."""
+        case, done = self._at
+        if case == len(self._measurement.cases):
+            return "the end"
+        size = approximate_size(self._measurement.size_bytes(case))
+        counted = max(0, done - self._measurement.warmup)
+        return f"{size}, iteration {counted} of {self._measurement.iterations}"
 
     def _print(self, line: str) -> None:
         print(line, file=self._table, flush=True)

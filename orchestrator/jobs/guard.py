@@ -16,17 +16,21 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from hipsnet.errors import HipsnetError
 from orchestrator.lab import account, execution
 from orchestrator.lab.account import Account
 
 STOP, KILL = b"s", b"k"
 """What the launcher writes on the control pipe: end the programs (after a grace), or at once."""
+
+SETTLE_S = 2.0
+"""What the other programs get after the first failure, to notice it and fail by themselves."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -57,16 +61,26 @@ class Pipes:
     outputs: tuple[tuple[int, int], ...]
 
 
-def guard(programs: Sequence[Program], pipes: Pipes, grace_s: float) -> None:
+def guard(
+    programs: Sequence[Program], pipes: Pipes, grace_s: float, prepare: Callable[[], None] | None = None
+) -> None:
     """Run the programs until all have ended, one has failed, or the launcher says so; then end what is left.
 
-    Reports each ending as a JSON line {"program": index, "status": exit code, negative for a signal}, and a
-    program that could not be started as {"program": index, "error": why}. Call it in a fresh fork and exit.
+    Reports each ending as a JSON line {"program": index, "status": exit code, negative for a signal, "ordered":
+    whether the guard had begun to end the programs}, and a
+    program that could not be started as {"program": index, "error": why}. `prepare` is called before the first
+    program; processes that it starts end with the programs. Call it in a fresh fork and exit.
     """
     os.setsid()  # the terminal's Ctrl-C is for the launcher
     adopt_orphans(True)
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     running: dict[int, int] = {}
+    try:
+        if prepare:
+            prepare()
+    except HipsnetError as error:
+        _report(pipes.report, program=0, error=str(error))
+        programs = ()
     for index, program in enumerate(programs):
         running[_start(index, program, pipes)] = index
     for pair in pipes.outputs:
@@ -100,9 +114,7 @@ def _become(program: Program, outputs: tuple[int, int], parent: int) -> NoReturn
         execution.enter(program.namespace, program.server, program.hosts)
     if program.account is not None:
         account.become(program.account)
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a change of user clears it
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+    die_with_parent(parent)  # not before: a change of user clears it
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the one that listed them is closed
             os.set_inheritable(int(entry.name), False)
@@ -115,24 +127,34 @@ def _become(program: Program, outputs: tuple[int, int], parent: int) -> NoReturn
     os.execvpe(program.command[0], program.command, program.environment)
 
 
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill the calling process when its parent, the process `parent`, ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _watch(running: dict[int, int], pipes: Pipes, wake: int) -> None:
-    """Return when nothing runs any more, a program has failed, or somebody wants the end."""
-    while running:
-        ready, _, _ = select.select([pipes.control, wake], [], [])
+    """Return when nothing runs any more, soon after a program has failed, or on an order to end the programs."""
+    deadline: float | None = None
+    while running and (deadline is None or time.monotonic() < deadline):
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([pipes.control, wake], [], [], left)
         if pipes.control in ready:
             return
-        signals = os.read(wake, 4096)
-        statuses, _ = _reap(running, pipes.report)
-        if any(statuses) or set(signals) - {signal.SIGCHLD}:
+        if wake in ready and set(os.read(wake, 4096)) - {signal.SIGCHLD}:
             return
+        if any(_reap(running, pipes.report, False)[0]) and deadline is None:
+            deadline = time.monotonic() + SETTLE_S
 
 
 def _end(running: dict[int, int], pipes: Pipes, wake: int, grace_s: float) -> None:
-    """End all descendants: ask, wait `grace_s` seconds or until told not to, kill; until none lives."""
+    """End all descendants: SIGTERM, then SIGKILL after `grace_s` seconds or on the order; until none lives."""
+    _reap(running, pipes.report, False)
     deadline = time.monotonic() + grace_s
     _signal(descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
     listening = [wake, pipes.control]
-    while _reap(running, pipes.report)[1]:
+    while _reap(running, pipes.report, True)[1]:
         left = deadline - time.monotonic()
         if left <= 0:
             _signal(descendants(os.getpid()), signal.SIGKILL)
@@ -148,14 +170,14 @@ def _end(running: dict[int, int], pipes: Pipes, wake: int, grace_s: float) -> No
                 listening.remove(pipes.control)
 
 
-def _reap(running: dict[int, int], report: int) -> tuple[list[int], bool]:
+def _reap(running: dict[int, int], report: int, ordered: bool) -> tuple[list[int], bool]:
     """Collect what has ended and report the programs among it: their statuses, and if children are left."""
     statuses = []
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] in running:
                 status = os.waitstatus_to_exitcode(ended[1])
-                _report(report, program=running.pop(ended[0]), status=status)
+                _report(report, program=running.pop(ended[0]), status=status, ordered=ordered)
                 statuses.append(status)
     except ChildProcessError:
         return statuses, False

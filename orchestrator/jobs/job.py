@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hipsnet import failures
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
+from orchestrator.jobs import registry
 from orchestrator.jobs.guard import Program
 from orchestrator.lab import execution, identity, namespaces
 from orchestrator.lab.account import Account
@@ -70,6 +72,11 @@ def programs(
     )
 
 
+def inbox_path(fabric: Fabric) -> Path:
+    """Where this process listens for the failure reports of a job of its own."""
+    return registry.folder(fabric.name) / f"{os.getpid()}.failures"
+
+
 def environment(fabric: Fabric, own: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of one server's program: the caller's, the network's, the job's place and the settings.
 
@@ -88,4 +95,5 @@ def environment(fabric: Fabric, own: Settings, environ: Mapping[str, str]) -> di
         "GROUP_WORLD_SIZE": str(own.world_size),
         "MASTER_ADDR": str(fabric.servers[0].identity),
         "MASTER_PORT": str(own.port + 1),
+        failures.VARIABLE: str(inbox_path(fabric)),
     }

@@ -8,32 +8,44 @@ import os
 import selectors
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hipsnet.errors import HipsnetError
+from hipsnet.failures import Failure
+from orchestrator.jobs.failures import Inbox
 from orchestrator.jobs.guard import KILL, STOP, Pipes, Program, adopt_orphans, descendants, guard, kill_strays
 
 Stream = Literal["stdout", "stderr"]
 Write = Callable[[int, Stream, bytes], None]
 """Takes (index of the program, stream, one line without its end)."""
 
-LINE_LIMIT = 1 << 16
+LINE_LIMIT = 1 << 20
 """A longer line is passed on in pieces of this many bytes."""
+
+_READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended: `status` is its exit code, or the negated number of the signal that killed it."""
+    """How a program ended, `time_s` after the start of the job.
+
+    `status` is its exit code, or the negated number of the signal that killed it. `is_ordered`: after the launcher
+    had told it to end. `failure` is the exception that it reported.
+    """
 
     program: int
     status: int
+    time_s: float
+    is_ordered: bool
+    failure: Failure | None = None
 
     @property
     def code(self) -> int:
-        """The exit code as a shell tells it."""
+        """The exit code as a shell shows it."""
         return self.status if self.status >= 0 else 128 - self.status
 
     def __str__(self) -> str:
@@ -41,34 +53,78 @@ class Ending:
             return f"ended with exit code {self.status}"
         return f"was killed by {signal.Signals(-self.status).name}"
 
+    @property
+    def precedence(self) -> int:
+        """The lower, the more likely this is the cause of the others' endings, and not their effect."""
+        if self.status < 0 and not self.is_ordered:
+            return 0
+        if self.failure is None:
+            return 2
+        if self.failure.is_survivor:
+            return 5
+        return 4 if self.is_ordered else 3 if self.failure.is_expected else 1
+
+    @property
+    def may_be_cause(self) -> bool:
+        """Whether it failed, and not only because it was told to end."""
+        by_itself = not self.is_ordered or (self.failure is not None and not self.failure.is_survivor)
+        return self.status != 0 and by_itself
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: the first failure, and the signal to the launcher that ended the job."""
+    """How a job that began at the Unix time `started_s` ended: its programs, and a signal to the launcher."""
 
-    failure: Ending | None
+    endings: tuple[Ending, ...]
     interrupt: signal.Signals | None
+    started_s: float
+    duration_s: float
+
+    @property
+    def failure(self) -> Ending | None:
+        """The failure that caused the others: a crash before an exception, and that before a lost connection."""
+        failed = [ending for ending in self.endings if ending.may_be_cause]
+        return min(failed, key=lambda ending: (ending.precedence, ending.time_s), default=None)
 
     @property
     def code(self) -> int:
-        """The exit code for the caller: 0, the first failure's, or 128 + the signal to the launcher."""
+        """The exit code for the caller: 0, that of the failure, or 128 + the signal to the launcher."""
         if self.interrupt is not None:
             return 128 + self.interrupt
         return self.failure.code if self.failure else 0
 
 
-def launch(programs: Sequence[Program], write: Write, grace_s: float = 5.0) -> Outcome:
+@dataclass(frozen=True)
+class LaunchOptions:
+    """What a caller of `launch` may want beside the output.
+
+    `prepare` is called in the guard before it starts the programs. Failure reports are read from `inbox`: they are
+    part of the outcome, and `heard` gets each at once. A line of more than `line_limit` bytes comes in pieces.
+    """
+
+    prepare: Callable[[], None] | None = None
+    inbox: Inbox | None = None
+    heard: Callable[[Failure], None] = lambda _: None
+    line_limit: int = LINE_LIMIT
+    grace_s: float = 5.0
+
+
+DEFAULTS = LaunchOptions()
+
+
+def launch(programs: Sequence[Program], write: Write, options: LaunchOptions = DEFAULTS) -> Outcome:
     """Run the programs and return when they and all that they started are gone.
 
-    The first failure, SIGINT, SIGTERM or SIGHUP ends the rest: SIGTERM, and SIGKILL after `grace_s` seconds
-    or on a second signal. Raises HipsnetError if a program cannot be started. For the main thread only.
+    The first failure, SIGINT, SIGTERM or SIGHUP ends the rest: SIGTERM, and SIGKILL after `grace_s` seconds or on a
+    second signal. After a failure the others have a moment to fail by themselves, and so to say why. Raises
+    HipsnetError if a program cannot be started. For the main thread only.
     """
     with _signals() as interrupts:
         known = set(descendants(os.getpid()))
         adopt_orphans(True)
-        job = _fork(programs, grace_s)
+        job = _fork(programs, options)
         try:
-            return _follow(job, interrupts, write)
+            return _Follower(job, interrupts, write, options).follow()
         finally:
             os.close(job.control)
             if os.waitpid(job.guard, 0)[1]:
@@ -88,7 +144,7 @@ class _Job:
     outputs: tuple[tuple[int, int], ...]
 
 
-def _fork(programs: Sequence[Program], grace_s: float) -> _Job:
+def _fork(programs: Sequence[Program], options: LaunchOptions) -> _Job:
     control, report = os.pipe(), os.pipe()
     outputs = [(os.pipe(), os.pipe()) for _ in programs]
     ours = _Job(0, control[1], report[0], tuple((out[0], err[0]) for out, err in outputs))
@@ -99,7 +155,7 @@ def _fork(programs: Sequence[Program], grace_s: float) -> _Job:
     if process == 0:
         try:
             _close(ours)
-            guard(programs, theirs, grace_s)
+            guard(programs, theirs, options.grace_s, options.prepare)
         except BaseException:
             sys.excepthook(*sys.exc_info())  # a defect of ours: the programs die with the guard
             sys.stderr.flush()
@@ -114,35 +170,62 @@ def _close(ends: _Job | Pipes) -> None:
         os.close(descriptor)
 
 
-def _follow(job: _Job, interrupts: int, write: Write) -> Outcome:
-    """Pass the output on until the guard has closed its report and nobody can write any more."""
-    streams: dict[int, tuple[int, Stream]] = {}
-    for index, (out, err) in enumerate(job.outputs):
-        streams |= {out: (index, "stdout"), err: (index, "stderr")}
-    pending = {descriptor: bytearray() for descriptor in (*streams, job.report)}
-    failure: Ending | None = None
-    interrupt: signal.Signals | None = None
-    with selectors.DefaultSelector() as selector:
-        for descriptor in (interrupts, *pending):
-            selector.register(descriptor, selectors.EVENT_READ)
-        while pending:
-            for key, _ in selector.select():
-                data = os.read(key.fd, LINE_LIMIT)
-                if key.fd == interrupts:
-                    _order(job.control, STOP if interrupt is None else KILL)
-                    interrupt = interrupt or signal.Signals(data[0])
-                    continue
-                for line in _lines(pending[key.fd], data):
-                    if key.fd in streams:
-                        write(*streams[key.fd], line)
-                    else:
-                        failure = failure or _failure(line)
-                if key.fd == job.report and not data:
-                    _check_guard(job.guard)
-                if not data:
-                    selector.unregister(key.fd)
-                    del pending[key.fd]
-    return Outcome(failure, interrupt)
+class _Follower:
+    """The launcher while its job runs: passes output on, and collects endings and failure reports."""
+
+    def __init__(self, job: _Job, interrupts: int, write: Write, options: LaunchOptions) -> None:
+        self._job, self._interrupts, self._write, self._options = job, interrupts, write, options
+        self._started_s, self._started = time.time(), time.monotonic()
+        self._streams: dict[int, tuple[int, Stream]] = {}
+        for index, (out, err) in enumerate(job.outputs):
+            self._streams |= {out: (index, "stdout"), err: (index, "stderr")}
+        self._pending = {descriptor: bytearray() for descriptor in (*self._streams, job.report)}
+        self._endings: list[Ending] = []
+        self._failures: dict[int, Failure] = {}
+        self._interrupt: signal.Signals | None = None
+
+    def follow(self) -> Outcome:
+        """Return when the guard has closed its report and nobody can write any more."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (self._interrupts, *self._pending):
+                selector.register(descriptor, selectors.EVENT_READ)
+            if self._options.inbox:
+                selector.register(self._options.inbox, selectors.EVENT_READ)
+            while self._pending:
+                for key, _ in selector.select():
+                    if not self._take(key.fd):
+                        selector.unregister(key.fd)
+                        del self._pending[key.fd]
+        self._hear()
+        endings = tuple(
+            replace(ending, failure=self._failures.get(ending.program)) for ending in self._endings
+        )
+        return Outcome(endings, self._interrupt, self._started_s, time.monotonic() - self._started)
+
+    def _take(self, descriptor: int) -> bool:
+        """Take in what has come at a descriptor; False at its end."""
+        if self._options.inbox and descriptor == self._options.inbox.fileno():
+            self._hear()
+            return True
+        data = os.read(descriptor, _READ_BYTES)
+        if descriptor == self._interrupts:
+            _order(self._job.control, STOP if self._interrupt is None else KILL)
+            self._interrupt = self._interrupt or signal.Signals(data[0])
+            return True
+        for line in _lines(self._pending[descriptor], data, self._options.line_limit):
+            if descriptor in self._streams:
+                self._write(*self._streams[descriptor], line)
+            else:
+                self._endings.append(_ending(line, time.monotonic() - self._started))
+        if descriptor == self._job.report and not data:
+            _check_guard(self._job.guard)
+        return bool(data)
+
+    def _hear(self) -> None:
+        for failure in self._options.inbox.read() if self._options.inbox else ():
+            if failure.rank < len(self._job.outputs):
+                self._failures.setdefault(failure.rank, failure)
+                self._options.heard(failure)
 
 
 def _check_guard(process: int) -> None:
@@ -152,22 +235,27 @@ def _check_guard(process: int) -> None:
         raise HipsnetError("the job's guard process was killed, and its programs with it; run the job again")
 
 
-def _failure(line: bytes) -> Ending | None:
+def _ending(line: bytes, time_s: float) -> Ending:
     report = json.loads(line)
     if "error" in report:
         raise HipsnetError(f"cannot start the program: {report['error']}")
-    return Ending(report["program"], report["status"]) if report["status"] else None
+    return Ending(report["program"], report["status"], time_s, report["ordered"])
 
 
-def _lines(pending: bytearray, data: bytes) -> Iterator[bytes]:
+def _lines(pending: bytearray, data: bytes, limit: int) -> Iterator[bytes]:
     """The lines that `data` completes; no data is the end and gives what is left."""
+    start = len(pending)
     pending += data
-    *whole, rest = pending.split(b"\n")
-    if rest and (not data or len(rest) >= LINE_LIMIT):
-        whole.append(rest)
-        rest = bytearray()
+    if data and b"\n" not in data and len(pending) < limit:
+        return
+    end = pending.rfind(b"\n", start) + 1
+    whole, rest = pending[: max(end - 1, 0)], pending[end:]
+    if end:
+        yield from map(bytes, whole.split(b"\n"))
+    while len(rest) > limit or (rest and not data):
+        yield bytes(rest[:limit])
+        del rest[:limit]
     pending[:] = rest
-    yield from map(bytes, whole)
 
 
 def _order(control: int, order: bytes) -> None:

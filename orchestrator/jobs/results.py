@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of a measuring job: out of what the ranks told, into a table's rows and a JSON document."""
+"""Results of a measuring job: from the reports of its ranks to a JSON document."""
 
 from __future__ import annotations
 
@@ -14,24 +14,14 @@ from hipsnet.topology import Fabric, Topology
 from orchestrator.jobs.measurement import Case, Measurement
 from orchestrator.telemetry.job_pauses import JobPauses
 
-HEADER = (
-    f"# {'size(B)':>10} {'count':>11} {'type':>9} {'redop':>5} {'time(us)':>11} {'algbw(GB/s)':>11} "
-    f"{'busbw(GB/s)':>11} {'#wrong':>7} {'limit(us)':>11} {'time/limit':>10} "
-    f"{'pauses':>11} {'pause_us':>15} {'worst port':>10}"
-)
-"""The columns of nccl-tests, the physical limit, and the pauses of all servers, received/sent.
-
-GB are 10^9 bytes; time is the median.
-"""
-
 
 @dataclass(frozen=True)
 class Result:
     """One case, measured: `times_s` holds every iteration's time on its slowest rank.
 
-    `wrong` counts elements with a wrong sum on all ranks, None if nobody looked; `same_bits` tells whether
-    all ranks had the same bits in all iterations. `limit_s` is None where a port has no rate. `pauses` are
-    those of all iterations, and of those to warm up; None if nobody looked.
+    `wrong` counts elements with a wrong sum on all ranks, `same_bits` is true if all ranks had the same bits in all
+    iterations; both are None without a check. `limit_s` is None where a port has no rate. `pauses` are those of all
+    iterations, warm-up included; None where they were not read.
     """
 
     case: Case
@@ -60,12 +50,12 @@ class Result:
 
     @property
     def busbw_GBps(self) -> float:
-        """What a rank must at least send, over time: nccl-tests' figure that no rank count changes."""
+        """The least that a rank must send, over time: nccl-tests' figure that does not depend on the ranks."""
         return self.algbw_GBps * 2 * (self.world_size - 1) / self.world_size
 
     @property
     def correct(self) -> bool | None:
-        """Whether the sums were right, and the same bits everywhere; None if nobody looked."""
+        """Whether the sums were right, and the same bits everywhere; None without a check."""
         return None if self.wrong is None else self.wrong == 0 and self.same_bits is True
 
 
@@ -76,7 +66,7 @@ def combine(
     limit_s: float | None,
     pauses: JobPauses | None = None,
 ) -> Result:
-    """Make one result of what all ranks told about the case `index`."""
+    """Make one result of all ranks' reports about the case `index`."""
     digests = {digest for report in told for digest in report["digests"]}
     return Result(
         case=measurement.cases[index],
@@ -90,45 +80,6 @@ def combine(
     )
 
 
-def title(topology: Topology, fabric: Fabric, settings: Settings, measurement: Measurement) -> str:
-    """What the table is about, in one line."""
-    ports = len(fabric.servers[0].ports)
-    exchange = f" ({', '.join(settings.exchange)} inside the levels)" if settings.exchange else ""
-    return (
-        f"# {fabric.name}: {fabric.shape.title}, {len(fabric.servers)} servers with {ports} "
-        f"port{'s' if ports > 1 else ''} at {topology.link.rate}; {settings.algorithm}{exchange} over "
-        f"{settings.transport}; iterations: {measurement.iterations}, and {measurement.warmup} to warm up"
-    )
-
-
-def row(result: Result) -> str:
-    """The result as a line under `HEADER`; behind it whose gradients they are."""
-    case = result.case
-    wrong = "N/A" if result.wrong is None else str(result.wrong)
-    if result.same_bits is False:
-        wrong += "!"
-    limit = "-" if result.limit_s is None else f"{result.limit_s * 1e6:.1f}"
-    ratio = "-" if not result.limit_s else f"{result.median_s / result.limit_s:.3f}"
-    line = (
-        f"  {result.bytes:>10} {sum(case.counts):>11} {result.dtype:>9} {'sum':>5} "
-        f"{result.median_s * 1e6:>11.1f} {result.algbw_GBps:>11.4f} {result.busbw_GBps:>11.4f} "
-        f"{wrong:>7} {limit:>11} {ratio:>10} {_pauses(result.pauses)}"
-    )
-    if case.model:
-        line += f"  {case.model}, {len(case.counts)} bucket{'s' if len(case.counts) > 1 else ''}"
-    return line
-
-
-def _pauses(found: JobPauses | None) -> str:
-    if found is None:
-        return f"{'-':>11} {'-':>15} {'-':>10}"
-    frames, time = (
-        "/".join("-" if count is None else str(count) for count in pair)
-        for pair in ((found.rx_frames, found.tx_frames), (found.rx_us, found.tx_us))
-    )
-    return f"{frames:>11} {time:>15} {found.worst or '-':>10}"
-
-
 def document(
     topology: Topology,
     fabric: Fabric,
@@ -136,7 +87,7 @@ def document(
     measurement: Measurement,
     results: Sequence[Result],
 ) -> dict[str, Any]:
-    """The whole job for `--json`."""
+    """The whole job for `--json`; `complete` is false where it ended before all sizes were measured."""
     return {
         "fabric": {
             "name": fabric.name,
@@ -156,6 +107,7 @@ def document(
         "world_size": settings.world_size,
         "iterations": measurement.iterations,
         "warmup": measurement.warmup,
+        "complete": len(results) == len(measurement.cases),
         "results": [_entry(result) for result in results],
     }
 

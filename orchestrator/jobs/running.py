@@ -1,208 +1,245 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hipsnet run` does with its options: a measurement, or the user's own program."""
+"""What `hipsnet run` does: start the measuring programs or the user's own, and report how the job ended."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hipsnet.collective import limits, models
+from hipsnet.collective import limits
 from hipsnet.collective.algorithms import Algorithm
-from hipsnet.errors import HipsnetError, InputError
+from hipsnet.engine.library import library as engine_library
+from hipsnet.errors import HipsnetError, InputError, ProvisionError
+from hipsnet.failures import Failure
 from hipsnet.settings import Settings
 from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
-from hipsnet.units import approximate_size, given, parse_size
 from orchestrator import topology_file
-from orchestrator.jobs import job, output, registry, results
-from orchestrator.jobs.benchmark import measure, workers
+from orchestrator.jobs import benchmark, job, output, privileged, registry, results, table, verdict
 from orchestrator.jobs.display import Display
-from orchestrator.jobs.launch import Outcome, launch
-from orchestrator.jobs.measurement import Case, Measurement, count
+from orchestrator.jobs.failures import Inbox
+from orchestrator.jobs.launch import LaunchOptions, Outcome, Write, launch
+from orchestrator.jobs.logs import logs
+from orchestrator.jobs.request import Request
 from orchestrator.lab import account as accounts
-from orchestrator.lab.account import Account
+from orchestrator.lab import background
+from orchestrator.lab.account import Account, acting_as
 from orchestrator.telemetry import watching
 from orchestrator.telemetry.job_pauses import PauseBook
 
-DEFAULT_SIZES = "1KiB:64MiB:x4"
+
+@dataclass(frozen=True)
+class Options:
+    """The options that say how a job runs, whatever it runs; `user` None is the caller of sudo, or else root."""
+
+    user: str | None = None
+    log_dir: Path | None = None
+    verbose: bool = False
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The options that say what is measured, as they were given; None, or False, where they were not."""
+class _Job:
+    """One job: where it runs, with which settings, as which user."""
 
-    size: str | None
-    sizes: str | None
-    model: str | None
-    dtype: str | None
-    iters: int | None
-    warmup: int | None
-    check: bool
-    json: str | None
+    topology: Topology
+    fabric: Fabric
+    settings: Settings
+    account: Account
+    options: Options
+
+    @property
+    def servers(self) -> list[str]:
+        return [server.name for server in self.fabric.servers]
 
 
 def run(
-    file: Path, command: Sequence[str], wanted: Wanted, user: str | None, engine: Mapping[str, Any]
+    file: Path, command: Sequence[str], request: Request, options: Options, engine: Mapping[str, Any]
 ) -> int:
     """Do it; the exit code. `engine` holds the settings that were given, by field of `Settings`."""
-    account = accounts.find(user)
+    account = accounts.find(options.user)
     topology, fabric = topology_file.load(file)
     settings = job.settings(file, fabric, **engine)
-    if settings.transport == "xdp":
-        stack_core()  # compiled once, here, and not by every worker
-    if command:
-        return _program(topology, fabric, settings, command, wanted, account)
-    return _measurement(topology, fabric, settings, wanted, account)
+    if settings.transport == "tcp":
+        settings = _permitted(settings, account, "congestion" in engine)
+    own = _Job(topology, fabric, settings, account, options)
+    if not command:
+        return _measure(own, request)
+    if request.given:
+        raise InputError(f"{request.given[0]} is for measuring; leave it out, or leave `{command[0]}` out")
+    return _run_program(own, command)
+
+
+def _permitted(settings: Settings, account: Account, is_given: bool) -> Settings:
+    """The settings with a congestion control that the user may use; a warning if it is another one."""
+    name = privileged.permitted_congestion_control(settings.congestion, account, is_given)
+    if name != settings.congestion:
+        _say(
+            f"warning: the kernel does not permit the congestion control {settings.congestion} to {account.name}; "
+            f"this job uses {name}"
+        )
+    return replace(settings, congestion=name)
+
+
+def _run_program(own: _Job, command: Sequence[str]) -> int:
+    programs = job.programs(own.topology, own.fabric, own.settings, command, own.account)
+    screen = output.prefixed(own.servers)
+    with _prepared(own, screen) as (log, options):
+
+        def write(*line: Any) -> None:
+            screen(*line)
+            log(*line)
+
+        outcome = launch(programs, write, options)
+    _report(own, outcome, f"`{shlex.join(command)}`")
+    return outcome.code
+
+
+def _measure(own: _Job, request: Request) -> int:
+    measurement = request.measurement(own.fabric)
+    if request.json not in (None, "-"):
+        _require_writable(Path(request.json or "/"), own.account)
+    settings = own.settings
+    Algorithm(settings.algorithm, settings.exchange, settings.one_way, settings.servers).build(own.fabric, 1)
+    programs = benchmark.workers(own.topology, own.fabric, settings, measurement, own.account)
+    title = table.title(own.topology, own.fabric, settings, measurement)
+    screen = output.prefixed(own.servers)
+    with (
+        watching.watch(own.topology, own.fabric, None) as (ports, sources),
+        _prepared(own, screen) as (log, options),
+    ):
+
+        def message(*line: Any) -> None:
+            screen(*line)
+            log(*line)
+
+        stream = sys.stderr if request.json == "-" else sys.stdout
+        has_pauses = own.topology.lab.switch == "lossless"
+        with Display(title, measurement, stream, message, has_pauses) as display:
+            outcome = benchmark.measure(
+                programs,
+                measurement,
+                lambda size: limits.limit_s(own.fabric, own.topology.link.rate_bps, size),
+                PauseBook(ports, sources).since,
+                display,
+                options,
+            )
+    done = display.results
+    _report(
+        own,
+        outcome,
+        f"the measurement at {display.position}, {len(done)} of {len(measurement.cases)} sizes done,",
+    )
+    if request.json and (done or not outcome.code):
+        document = results.document(own.topology, own.fabric, settings, measurement, done)
+        _write(request.json, document, own.account)
+    wrong = [result for result in done if result.correct is False]
+    if wrong and not outcome.code:
+        raise HipsnetError(f"{len(wrong)} of {len(done)} results are wrong; look for `#wrong` in the table")
+    return outcome.code
 
 
 @contextlib.contextmanager
-def _listed(fabric: Fabric, account: Account) -> Iterator[None]:
+def _prepared(own: _Job, screen: Write) -> Iterator[tuple[Write, LaunchOptions]]:
+    """Everything around the programs: list, log files, inbox, root's part of the transport."""
+    _require_background(own)
+    handed_over = _prepare_transport(own)
+    prepare = functools.partial(privileged.start, handed_over) if handed_over else None
+    with (
+        _listed(own),
+        logs(own.options.log_dir, own.servers, own.account) as log,
+        Inbox(job.inbox_path(own.fabric), own.account.uid) as inbox,
+    ):
+
+        def heard(failure: Failure) -> None:
+            for line in failure.traceback.encode().splitlines() if failure.is_expected else ():
+                log(failure.rank, "stderr", line)
+                if own.options.verbose:
+                    screen(failure.rank, "stderr", line)
+
+        try:
+            yield log, LaunchOptions(prepare=prepare, inbox=inbox, heard=heard)
+        finally:
+            privileged.remove(handed_over)
+
+
+def _prepare_transport(own: _Job) -> tuple[privileged.Endpoints, ...]:
+    """Do what needs root before programs of another user start; returns what has to be handed over to them."""
+    transport, account = own.settings.transport, own.account
+    engine_library()  # compiled once, here, and not by every program
+    if transport == "xdp":
+        stack_core()
+    if account.is_current:
+        return ()
+    privileged.compile_as(account, os.environ, transport)
+    if transport != "xdp":
+        return ()
+    return privileged.endpoints(own.topology, own.fabric, account)
+
+
+@contextlib.contextmanager
+def _listed(own: _Job) -> Iterator[None]:
     """Be in the fabric's list of jobs for the length of the block; warn of the other jobs there."""
-    with registry.registered(fabric.name, shlex.join(["hipsnet", *sys.argv[1:]]), account.name) as others:
-        for job in others:
-            print(
-                f"hipsnet: warning: another job runs on {fabric.name} since {job.since}: process {job.pid} of "
-                f"{job.user}, `{job.command}`; both are slower for it",
-                file=sys.stderr,
+    command = shlex.join(["hipsnet", *sys.argv[1:]])
+    with registry.registered(own.fabric.name, command, own.account.name) as others:
+        for other in others:
+            _say(
+                f"warning: another job runs on {own.fabric.name} since {other.since}: process {other.pid} of "
+                f"{other.user}, `{other.command}`; they share its cables and this machine's processors"
             )
         yield
 
 
-def _program(
-    topology: Topology,
-    fabric: Fabric,
-    settings: Settings,
-    command: Sequence[str],
-    wanted: Wanted,
-    account: Account,
-) -> int:
-    for field in fields(wanted):
-        if getattr(wanted, field.name) not in (None, False):
-            raise InputError(f"--{field.name} is for measuring; leave it out, or leave `{command[0]}` out")
-    programs = job.programs(topology, fabric, settings, command, account)
-    with _listed(fabric, account):
-        outcome = launch(programs, output.prefixed([program.server for program in programs]))
-    _tell(fabric, outcome)
-    return outcome.code
+def _require_background(own: _Job) -> None:
+    """Raise ProvisionError if a process that the lab needs does not run: no program would get through."""
+    for process in background.needed(own.topology, own.fabric):
+        if not process.is_running:
+            raise ProvisionError(process.report)
 
 
-def _tell(fabric: Fabric, outcome: Outcome) -> None:
-    """Say on stderr which server failed first."""
-    if outcome.failure and not outcome.interrupt:
-        rank = outcome.failure.program
-        print(
-            f"hipsnet: {fabric.servers[rank].name} (rank {rank}) {outcome.failure}; the rest was ended",
-            file=sys.stderr,
+def _report(own: _Job, outcome: Outcome, what: str) -> None:
+    """Say on stderr why the job ended, if not by itself."""
+    if outcome.interrupt:
+        _say(
+            f"{outcome.interrupt.name} after {outcome.duration_s:.1f} s: stopped {what} on all "
+            f"{len(own.servers)} servers"
         )
+    elif outcome.failure:
+        for line in verdict.lines(own.servers, outcome):
+            _say(line)
+        for process in background.needed(own.topology, own.fabric):
+            if not process.is_running:
+                _say(process.report)
 
 
-def _measurement(
-    topology: Topology, fabric: Fabric, settings: Settings, wanted: Wanted, account: Account
-) -> int:
-    measurement = _asked(wanted)
-    Algorithm(settings.algorithm, settings.exchange, settings.one_way, settings.servers).build(fabric, 1)
-    _require_memory(fabric, measurement)
-    programs = workers(topology, fabric, settings, measurement, account)
-    title = results.title(topology, fabric, settings, measurement)
-    message = output.prefixed([program.server for program in programs])
-    table = sys.stderr if wanted.json == "-" else sys.stdout
-    with (
-        _listed(fabric, account),
-        watching.watch(topology, fabric, None) as (ports, sources),
-        Display(title, measurement, table, message) as display,
-    ):
-        outcome = measure(
-            programs,
-            measurement,
-            lambda size: limits.limit_s(fabric, topology.link.rate_bps, size),
-            PauseBook(ports, sources).since,
-            display,
-        )
-    _tell(fabric, outcome)
-    if outcome.code:
-        return outcome.code
-    done = display.results
-    if wanted.json:
-        _write(wanted.json, results.document(topology, fabric, settings, measurement, done))
-    wrong = [result for result in done if result.correct is False]
-    if wrong:
-        raise HipsnetError(f"{len(wrong)} of {len(done)} results are wrong; look for `#wrong` in the table")
-    return 0
+def _say(text: str) -> None:
+    print(f"hipsnet: {text}", file=sys.stderr)
 
 
-def _require_memory(fabric: Fabric, measurement: Measurement) -> None:
-    """Raise InputError if all servers' vectors together are more than this machine has left."""
-    largest = max(measurement.size_bytes(case) for case in range(len(measurement.cases)))
-    text = re.search(r"MemAvailable: *([0-9]+) kB", Path("/proc/meminfo").read_text())
-    if text and len(fabric.servers) * largest > int(text[1]) * 1024:
-        raise InputError(
-            f"--size: found {approximate_size(largest)}; {len(fabric.servers)} servers of it wanted "
-            f"{approximate_size(len(fabric.servers) * largest)} of memory, "
-            f"found {approximate_size(int(text[1]) * 1024)}"
-        )
+def _require_writable(path: Path, account: Account) -> None:
+    with acting_as(account):
+        there = os.access(path, os.F_OK, effective_ids=True)
+        place = path if there else path.parent
+        if (there and path.is_dir()) or not os.access(place, os.W_OK, effective_ids=True):
+            raise InputError(
+                f"--json: {account.name} cannot write {str(path)!r}; give a file in a folder that exists, or -"
+            )
 
 
-def _asked(wanted: Wanted) -> Measurement:
-    """The measurement that the options ask for. Raises InputError where they do not go together."""
-    which = [name for name in ("size", "sizes", "model") if getattr(wanted, name) is not None]
-    if len(which) > 1:
-        raise InputError(f"--{which[0]} and --{which[1]} were found; give one of --size, --sizes, --model")
-    if wanted.json not in (None, "-") and not _writable(Path(wanted.json or "/")):
-        raise InputError(
-            f"--json: found {wanted.json!r}; wanted a file to write, in a folder that exists, or -"
-        )
-    dtype = wanted.dtype or "float32"
-    if wanted.model is not None:
-        cases: tuple[Case, ...] = (Case(models.buckets(wanted.model, dtype), wanted.model),)
-    else:
-        flag = "--size" if wanted.size is not None else "--sizes"
-        text = wanted.size if wanted.size is not None else wanted.sizes
-        sizes = listed(DEFAULT_SIZES if text is None else text, flag)
-        cases = tuple(Case((count(size, dtype, flag),)) for size in sizes)
-    return Measurement(
-        cases=cases,
-        dtype=dtype,
-        iterations=10 if wanted.iters is None else wanted.iters,
-        warmup=2 if wanted.warmup is None else wanted.warmup,
-        check=wanted.check,
-    )
-
-
-def _writable(path: Path) -> bool:
-    return not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
-
-
-def _write(target: str, document: dict[str, object]) -> None:
+def _write(target: str, document: dict[str, object], account: Account) -> None:
     text = json.dumps(document, indent=2)
     if target == "-":
         print(text)
         return
     try:
-        Path(target).write_text(text + "\n")
+        with acting_as(account):
+            Path(target).write_text(text + "\n")
     except OSError as error:
-        raise InputError(f"--json {target}: cannot be written: {error.strerror}") from None
-
-
-def listed(text: str, flag: str = "--sizes") -> tuple[int, ...]:
-    """The sizes in bytes of `64MiB`, `1KiB,1MiB` or `FIRST:LAST:xFACTOR`; InputError naming `flag` otherwise."""
-    if ":" not in text:
-        return tuple(given(flag, size, parse_size) for size in text.split(","))
-    parts = re.fullmatch(r"([^:]+):([^:]+):x([0-9]{1,9})", text)
-    if parts is None or int(parts[3]) < 2:
-        raise InputError(f"{flag}: found {text!r}; wanted FIRST:LAST:xFACTOR like 1KiB:64MiB:x4, or a list")
-    first, last = (given(flag, part, parse_size) for part in parts.groups()[:2])
-    factor = int(parts[3])
-    if not 0 < first <= last:
-        raise InputError(f"{flag}: found {text!r}; wanted a first size above 0 and a last one not below it")
-    sizes = [first]
-    while sizes[-1] * factor <= last:
-        sizes.append(sizes[-1] * factor)
-    return tuple(sizes)
+        raise HipsnetError(f"--json: cannot write {target}: {error.strerror}") from None

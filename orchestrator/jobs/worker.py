@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import hipsnet
+from hipsnet import failures
 from hipsnet.errors import HipsnetError
 from orchestrator.jobs import pattern
 from orchestrator.jobs.measurement import Case, Measurement
@@ -30,13 +31,14 @@ def main(arguments: list[str]) -> int:
     try:
         with hipsnet.init() as communicator:
             for index, case in enumerate(measurement.cases):
-                _measure(communicator, measurement, index, case, tell)
+                try:
+                    _measure(communicator, measurement, index, case, tell)
+                except MemoryError as error:
+                    raise HipsnetError(f"out of memory: {error}; give a smaller --size") from error
     except HipsnetError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if not failures.report(error):
+            print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    except MemoryError as error:
-        print(f"error: {error}; give a smaller --size", file=sys.stderr)
-        return 1
     return 0
 
 

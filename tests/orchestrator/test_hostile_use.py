@@ -70,7 +70,7 @@ def test_a_file_full_of_nonsense_is_a_short_error(tmp_path: Path, text: str) -> 
         (("impair", "s00.p0", "--loss", "inf%"), "--loss: found 'inf%'"),
         (("impair", "s00.p0", "--rate", ""), "or unlimited"),
         (("exec", "s00", "--", ""), "COMMAND: found '', which is no program"),
-        (("run", "--size", "1000TiB"), "4 servers of it wanted"),
+        (("run", "--size", "1000TiB"), "4 servers need"),
         (("run", "--algorithm", "ps", "--servers", "5"), "servers: found 5; allowed: 1 to 4"),
         (("run", "--exchange", "ring,ring,ring"), "exchange: found 3 names"),
     ],

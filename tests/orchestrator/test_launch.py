@@ -19,12 +19,13 @@ import pytest
 DRIVER = """
 import json, os, sys
 from orchestrator.jobs.guard import Program
-from orchestrator.jobs.launch import launch
+from orchestrator.jobs.launch import LaunchOptions, launch
 from orchestrator.jobs.output import prefixed
 grace_s, *scripts = json.loads(sys.argv[1])
 environment = dict(os.environ)
 programs = [Program(f"s{i}", None, ("bash", "-c", script), environment) for i, script in enumerate(scripts)]
-sys.exit(launch(programs, prefixed([program.server for program in programs]), grace_s).code)
+options = LaunchOptions(grace_s=grace_s)
+sys.exit(launch(programs, prefixed([program.server for program in programs]), options).code)
 """
 # Each says where it is by a line on stdout; the last two go out of the reach of process groups and SIGTERM.
 SLEEPER = "echo ready; sleep 600"
@@ -192,11 +193,22 @@ def test_lines_are_prefixed_and_whole(job: Job) -> None:
     assert len(err.splitlines()) == 4 * 500
 
 
-def test_a_long_line_comes_in_pieces(job: Job) -> None:
-    out, _ = job.start("head -c 1000000 /dev/zero | tr '\\0' x; echo").communicate()
-    pieces = [line.removeprefix(b"[s0] ") for line in out.splitlines()]
-    assert b"".join(pieces) == b"x" * 1_000_000
-    assert max(map(len, pieces)) < 1 << 18
+@pytest.mark.parametrize("length", [1 << 16, (1 << 20) - 1, 1 << 20])
+def test_a_line_of_a_mebibyte_stays_whole(job: Job, length: int) -> None:
+    script = f"echo before; head -c {length} /dev/zero | tr '\\0' x; echo; printf tail"
+    out, _ = job.start(script, script).communicate()
+    lines = out.splitlines()
+    for name in (b"[s0] ", b"[s1] "):
+        mine = [line.removeprefix(name) for line in lines if line.startswith(name)]
+        assert mine == [b"before", b"x" * length, b"tail"]
+    assert len(lines) == 6
+
+
+def test_a_longer_line_comes_in_pieces(job: Job) -> None:
+    out, _ = job.start("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo after").communicate()
+    *pieces, last = [line.removeprefix(b"[s0] ") for line in out.splitlines()]
+    assert (b"".join(pieces), last) == (b"x" * 3_000_000, b"after")
+    assert max(map(len, pieces)) < 1 << 21
 
 
 def test_the_programs_have_default_signals_and_no_foreign_descriptors(job: Job) -> None:

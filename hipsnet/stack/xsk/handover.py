@@ -81,18 +81,20 @@ def _read_reply(giver: socket.socket) -> tuple[bytes, list[int]]:
     return reply, descriptors.tolist()
 
 
-def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600) -> None:
-    """Hand the ports' sockets to processes that may connect to `path` (by its `mode`), one at a time, forever.
+def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600, owner: int = -1) -> None:
+    """Hand the ports' sockets to processes that may connect to `path`, one at a time, forever.
 
-    To be called in the node's namespace, by root.
+    `path` gets the user id `owner` (-1: this process's), and then `mode`, as soon as workers can connect. To be
+    called in the node's namespace, by root.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(os.fspath(path))
         try:
-            path.chmod(mode)
             listener.listen()
+            os.chown(path, owner, -1)
+            path.chmod(mode)
             with _signals_blocked():
                 _attend(core, listener, ports)
         finally:

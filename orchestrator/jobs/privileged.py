@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Root's part of a job whose programs run as another user: what each transport needs privileges for.
+
+Over tcp that is a congestion control that the kernel does not permit to users: another one is chosen. Over xdp it
+is opening AF_XDP sockets: a process on each server opens them and hands them to the job's user, as
+`hipsnet endpoints` does. Over verbs it is pinning memory: `account.become` raises the limit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hipsnet.errors import CapabilityError, HipsnetError, InputError
+from hipsnet.node import namespace
+from hipsnet.node.derive import server_config
+from hipsnet.stack.ports.loop import core
+from hipsnet.stack.xsk.handover import path_of, serve
+from hipsnet.stack.xsk.sockets import PortConfig, pins_of
+from hipsnet.topology import Fabric, Server, Topology
+from orchestrator.jobs.guard import die_with_parent
+from orchestrator.lab.account import Account
+from orchestrator.lab.namespaces import namespace_name
+
+_SYSCTLS = Path("/proc/sys/net/ipv4")
+_MODE = 0o600
+_START_S = 20.0
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """The ports of one server, and the socket's path where the user `owner` gets them."""
+
+    namespace: str
+    path: Path
+    ports: tuple[PortConfig, ...]
+    owner: int
+
+
+def permitted_congestion_control(asked: str, account: Account, is_given: bool) -> str:
+    """The TCP congestion control for programs of a user: the one asked for, or the machine's default one.
+
+    `is_given`: the caller chose it explicitly. Raises InputError if it is then not permitted to the user.
+    """
+    permitted = (_SYSCTLS / "tcp_allowed_congestion_control").read_text().split()
+    if account.is_current or asked in permitted:
+        return asked
+    if is_given:
+        raise InputError(
+            f"--congestion: found {asked!r}, which the kernel does not permit to {account.name}; allowed: "
+            f"{', '.join(permitted)} (root can add others to the sysctl net.ipv4.tcp_allowed_congestion_control)"
+        )
+    return (_SYSCTLS / "tcp_congestion_control").read_text().strip()
+
+
+def endpoints(topology: Topology, fabric: Fabric, account: Account) -> tuple[Endpoints, ...]:
+    """What has to be handed over on each server of a lab to programs of `account`."""
+    return tuple(
+        Endpoints(
+            namespace_name(fabric.name, server.name),
+            path_of(fabric.name, server.name),
+            ports_of(topology, fabric, server),
+            account.uid,
+        )
+        for server in fabric.servers
+    )
+
+
+def ports_of(topology: Topology, fabric: Fabric, server: Server) -> tuple[PortConfig, ...]:
+    """The ports of a server, as AF_XDP sockets are opened on them."""
+    pins = pins_of(fabric.name, server.name)
+    config = server_config(topology, fabric, server)
+    return tuple(
+        PortConfig(link.name, link.mac or "", link.mtu or 1500, pins, link.port or 0) for link in config.ports
+    )
+
+
+_LOAD = {
+    "engine": "from hipsnet.engine.library import library; library()",
+    "xdp": "from hipsnet.stack.ports.loop import core; core()",
+}
+
+
+def compile_as(account: Account, environ: Mapping[str, str], transport: str) -> None:
+    """Have the libraries of a job compiled once, in that user's cache, unless root's can be read.
+
+    Raises CapabilityError with the reason if the user cannot.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", f"{_LOAD['engine']}; {_LOAD.get(transport, '')}"],
+        env={**environ, **account.environment()},
+        cwd="/",
+        user=account.uid,
+        group=account.gid,
+        extra_groups=account.groups,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
+        raise CapabilityError(
+            f"{account.name} cannot load the libraries of hipsnet: {reason[0]}; the user needs a home "
+            "folder, or XDG_CACHE_HOME, to keep them in, and must be able to read the Python environment"
+        )
+
+
+def start(wanted: Sequence[Endpoints]) -> None:
+    """Fork the processes and return when all of them listen. For a process with a single thread: the guard.
+
+    They end with SIGTERM, or with the process that forked them. Raises HipsnetError if one does not start.
+    """
+    parent = os.getpid()
+    for one in wanted:
+        one.path.unlink(missing_ok=True)
+        if os.fork() == 0:
+            _serve(one, parent)
+    deadline = time.monotonic() + _START_S
+    for one in wanted:
+        while not _listens(one.path):
+            if time.monotonic() > deadline:
+                raise HipsnetError(f"cannot hand sockets over to the programs: nothing listens at {one.path}")
+            time.sleep(0.01)
+
+
+def remove(wanted: Sequence[Endpoints]) -> None:
+    """Remove the sockets' paths, where a process was killed before it could."""
+    for one in wanted:
+        one.path.unlink(missing_ok=True)
+
+
+def _listens(path: Path) -> bool:
+    """Whether `serve` is ready: it sets the mode last."""
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(path.stat().st_mode) == _MODE
+    return False
+
+
+def _serve(one: Endpoints, parent: int) -> None:
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        die_with_parent(parent)
+        namespace.enter(one.namespace)
+        serve(core(), one.path, one.ports, _MODE, one.owner)
+    except SystemExit:
+        code = 0
+    except BaseException as error:
+        print(f"hipsnet: {one.path}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
