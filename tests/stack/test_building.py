@@ -108,6 +108,14 @@ def test_the_compiler_sees_the_same_headers() -> None:
     assert [set(map(str, building._texts([source]))) for source in sources] == seen
 
 
+def test_no_source_has_a_warning() -> None:
+    sources = map(str, building.FOLDER.glob("*/*.c"))
+    folders = (f"-I{folder}" for folder in building._include_folders())
+    command = ["cc", *building._FLAGS, "-Werror", "-fsyntax-only", *folders, *sources]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_folders_use_only_what_stands_before_them() -> None:
     assert {path.name for path in building.FOLDER.glob("*/") if any(path.glob("*.[ch]"))} == set(FOLDERS)
     uses = re.compile(r'^(?:#include "(?=\w+/)|from hipsnet\.stack\.)(\w+)', re.MULTILINE)
