@@ -21,12 +21,12 @@ from orchestrator.telemetry.reading import Flags, Reading
 LABELS = ("fabric", "server", "port", "priority", "direction")
 _PORT_LABELS = ("fabric", "server", "port", "role", "peer")
 ANY = "all"
-"""The priority of what is counted for a port as a whole."""
+"""The priority of a counter of the whole port."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: the fields that it is made of, by direction; a number is multiplied by `unit`."""
+    """A metric and its fields by direction; values are multiplied by `unit`."""
 
     name: str
     help: str
@@ -41,35 +41,35 @@ def _both(field: str) -> tuple[tuple[str, str], ...]:
 
 FAMILIES = (
     Family("hipsnet_pfc_frames", "PFC frames that name the priority", _both("pause_frames")),
-    Family("hipsnet_pfc_pause_seconds", "time paused (rx), and time for which it has paused the peer (tx)",
+    Family("hipsnet_pfc_pause_seconds", "time for which the peer paused the port (rx), and the port its peer (tx)",
            _both("pause_us"), 1e-6),
     Family("hipsnet_frames", "frames", _both("frames")),
     Family("hipsnet_bytes", "bytes, with the Ethernet header", _both("bytes")),
     Family("hipsnet_dropped_frames", "frames lost at the port", (("", "drops"),)),
     Family("hipsnet_ecn_marked_frames", "frames marked with congestion experienced", (("", "ecn_marks"),)),
-    Family("hipsnet_pfc_storms", "storms of pauses that a watchdog has detected", (("", "storms"),)),
-    Family("hipsnet_buffer_used_bytes", "bytes that wait", (("", "buffer_bytes"),), 1, True),
-    Family("hipsnet_buffer_size_bytes", "bytes that may wait", (("", "buffer_size_bytes"),), 1, True),
+    Family("hipsnet_pfc_storms", "PFC storms that a watchdog has detected", (("", "storms"),)),
+    Family("hipsnet_buffer_used_bytes", "bytes in the queue", (("", "buffer_bytes"),), 1, True),
+    Family("hipsnet_buffer_size_bytes", "bytes that the queue can hold", (("", "buffer_size_bytes"),), 1, True),
 )  # fmt: skip
 
 
 class FabricCollector(Collector):
-    """Reads all counters when Prometheus asks, and only then.
+    """Reads all counters with each scrape.
 
-    `drift` says in how many things kernel and file differ; None: not known yet.
+    `drift` returns the number of differences between kernel and file; None while it is unknown.
     """
 
     def __init__(
         self, ports: WatchedPorts, read: Callable[[], Reading], drift: Callable[[], int | None]
     ) -> None:
         self._ports, self._read, self._drift = ports, read, drift
-        self._lock = Lock()  # two scrapers may come at once
+        self._lock = Lock()  # two scrapes may run at once
         self._last: Reading | None = None
         self._unreadable = UnreadableCounters()
         self._storms: Flags = np.zeros((len(ports), PRIORITIES), bool)
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics now."""
+        """All metrics of now."""
         with self._lock:
             reading = self._read()
             self._unreadable.warn(reading)
@@ -77,7 +77,7 @@ class FabricCollector(Collector):
             return [*self._families(reading), *self._states(reading)]
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is read to be described."""
+        """No metrics: registering must not read counters."""
         return ()
 
     def _look_for_storms(self, reading: Reading) -> None:
@@ -94,7 +94,7 @@ class FabricCollector(Collector):
             metric = kind(family.name, family.help, labels=LABELS if directed else LABELS[:-1])
             for direction, field in family.fields:
                 number = INDEX[field]
-                # What is counted by priority is not exported once more as a sum.
+                # The sum of priorities is not exported again, so that sum() counts nothing twice.
                 priorities = set(np.argwhere(reading.known[number, :, :PRIORITIES])[:, 0].tolist())
                 for port, priority in np.argwhere(reading.known[number]).tolist():
                     if priority == ALL and port in priorities:
@@ -109,13 +109,13 @@ class FabricCollector(Collector):
 
     def _states(self, reading: Reading) -> Iterator[Metric]:
         up = GaugeMetricFamily(
-            "hipsnet_port_up", "whether the port is there and has a carrier", labels=_PORT_LABELS
+            "hipsnet_port_up", "whether the port exists and has a carrier", labels=_PORT_LABELS
         )
         lossless = GaugeMetricFamily(
             "hipsnet_lossless", "whether the priority is lossless", labels=LABELS[:-1]
         )
         storm = GaugeMetricFamily(
-            "hipsnet_pfc_storm", "whether the priority was stopped all the time since the last scrape",
+            "hipsnet_pfc_storm", "whether the priority was paused all the time since the last scrape",
             labels=LABELS[:-1],
         )  # fmt: skip
         for number, port in enumerate(self._ports.ports):
@@ -128,7 +128,9 @@ class FabricCollector(Collector):
                     lossless.add_metric([*names, str(priority)], float(is_lossless))
                     storm.add_metric([*names, str(priority)], float(self._storms[number, priority]))
         drift = GaugeMetricFamily(
-            "hipsnet_drift", "in how many things the kernel and the topology file differ", labels=("fabric",)
+            "hipsnet_drift",
+            "number of differences between the kernel and the topology file",
+            labels=("fabric",),
         )
         differences = self._drift()
         if differences is not None:

@@ -25,7 +25,7 @@ def exporter(
     ] = 9472,
     address: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
 ) -> None:
-    """Answer Prometheus with every counter of every port and priority, until it is ended."""
+    """Export every counter of every port and priority to Prometheus, until interrupted."""
     ended = Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: ended.set())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `pfc ...`: priority flow control in the operator's hands."""
+"""Commands `pfc ...`: headroom, events and tuning of priority flow control."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.pfc import headroom_view
 
 app = typer.Typer()
 pfc = typer.Typer(no_args_is_help=True)
-app.add_typer(pfc, name="pfc", help="Priority flow control: what its thresholds are, and why.")
+app.add_typer(pfc, name="pfc", help="Priority flow control: headroom, thresholds, events.")
 
 _WIDTH = 124
 
@@ -29,7 +29,7 @@ def explain(
     file: File,
     as_json: Json = False,
 ) -> None:
-    """Show how the headroom of every port comes about, part by part, and the thresholds that hold."""
+    """Show the parts of the headroom of every port, and the thresholds."""
     topology, fabric = topology_file.load(file)
     groups = headroom_view.explained(topology, fabric)
     if as_json:
@@ -44,7 +44,7 @@ def explain(
 def events(
     file: File,
     node: Node = None,
-    seconds: Annotated[float, typer.Option(help="how long to look for deadlocks, 0.1 to 60")] = 1.0,
+    seconds: Annotated[float, typer.Option(help="seconds to watch for deadlocks, 0.1 to 60")] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Show the storms that the watchdog has detected, deadlocks, and background processes that do not run."""
@@ -70,11 +70,11 @@ def tune(
     file: File,
     xoff: Annotated[
         list[str] | None,
-        typer.Option(help="XOFF to try; may be given several times [default: by the buffer]"),
+        typer.Option(help="XOFF to try; may be given several times [default: shares of the buffer]"),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="length of each incast, 0.2 to 60")] = 1.0,
-    size: Annotated[str, typer.Option(help="what each HiPS probe synchronizes")] = "1MiB",
-    iters: Annotated[int, typer.Option(min=1, help="how often it does")] = 5,
+    seconds: Annotated[float, typer.Option(help="seconds of each incast, 0.2 to 60")] = 1.0,
+    size: Annotated[str, typer.Option(help="size of each HiPS synchronization")] = "1MiB",
+    iters: Annotated[int, typer.Option(min=1, help="synchronizations per setting")] = 5,
     picture: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="OUT", help="picture to write: .svg, .pdf or .png"),

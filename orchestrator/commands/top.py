@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command `top`: the ports of a fabric, live, or once for scripts."""
+"""Command `top`: the ports of a fabric, live or once for scripts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ app = typer.Typer()
 def top(
     file: File,
     node: Node = None,
-    interval: Annotated[float, typer.Option(help="seconds between two looks, 0.1 to 60")] = 1.0,
+    interval: Annotated[float, typer.Option(help="seconds between two readings, 0.1 to 60")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="print a table of one interval")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one interval as JSON")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print one interval as CSV")] = False,
 ) -> None:
-    """Show pauses, traffic, losses and buffers of every port and priority, live (`?` there explains it)."""
+    """Show pauses, traffic, losses and buffers of every port and priority, live (press `?` for help)."""
     in_range("--interval", interval, 0.1, 60)
     if once + as_json + as_csv > 1:
-        raise InputError("--once, --json, --csv: found several; wanted one")
+        raise InputError("--once, --json and --csv exclude each other; give one of them")
     if not (once or as_json or as_csv or sys.stdout.isatty()):
-        raise InputError("a terminal wanted, found none; give --once, --json or --csv")
+        raise InputError("standard output is not a terminal; give --once, --json or --csv")
     from orchestrator.telemetry import watching  # numpy: only for those who look at numbers
 
     topology, fabric = topology_file.load(file)

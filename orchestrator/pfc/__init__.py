@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PFC for the operator: what headroom consists of, which thresholds to take, what has happened."""
+"""PFC for the operator: the parts of the headroom, the choice of thresholds, the events."""

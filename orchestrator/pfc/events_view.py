@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storms and deadlocks of a fabric, for the reader and as data."""
+"""Storms, deadlocks and background processes of a fabric, as text and as data."""
 
 from __future__ import annotations
 

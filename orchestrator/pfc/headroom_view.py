@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headroom of a fabric's ports and their thresholds, for the reader and as data."""
+"""The headroom of a fabric's ports and their thresholds, as text and as data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Group:
-    """Ports that have everything in common: whose they are, and what their headroom is made of."""
+    """Ports of one kind of node whose headroom has the same parts."""
 
     kind: str
     ports: tuple[str, ...]
@@ -68,11 +68,11 @@ def as_json(topology: Topology, groups: tuple[Group, ...]) -> dict[str, Any]:
 
 
 def parts(topology: Topology, groups: tuple[Group, ...]) -> Iterator[RenderableType]:
-    """A table for each group of ports, then the thresholds in words."""
+    """A table for each group of ports, then the thresholds."""
     pfc = _pfc(topology)
     link = headroom.link_of(topology, pfc)
     rate = format_rate(link.rate_bps)
-    reckoned = " (unlimited is reckoned so)" if topology.link.rate_bps is None else ""
+    reckoned = " (assumed for unlimited)" if topology.link.rate_bps is None else ""
     if len({group.terms for group in groups}) == 1:
         groups = (Group("", tuple(port for group in groups for port in group.ports), groups[0].terms),)
     for group in groups:
@@ -97,13 +97,13 @@ def _words(topology: Topology, pfc: Pfc, found: Thresholds) -> Iterator[str]:
         yield f"  XOFF      {found.xoff} B"
         yield f"  XON       {found.xon} B{derived['xon']}"
     else:
-        yield f"  XOFF      {found.alpha:g} x what is free in the shared buffer"
+        yield f"  XOFF      {found.alpha:g} x the free part of the shared buffer"
         yield f"  XON       {found.xon} B" if found.xon else f"  XON       {found.hysteresis} B below XOFF"
     if pfc.buffer:
         taken = len(pfc.priorities) * (found.headroom + found.xoff)
         yield f"  buffer    {parse_size(pfc.buffer)} B a port, {taken} B of it for headroom and XOFF"
     if topology.nodes == "lab" and topology.lab.switch == "lossless":
-        yield f"  shared    {topology.lab.buffer_bytes} B in every switch, beside headroom and reserved"
+        yield f"  shared    {topology.lab.buffer_bytes} B in every switch, in addition to headroom and reserved"
 
 
 def _ports(group: Group) -> str:
@@ -119,6 +119,6 @@ def _lossless(topology: Topology) -> Thresholds:
 def _pfc(topology: Topology) -> Pfc:
     if topology.pfc is None:
         raise InputError(
-            "pfc: wanted a section with the lossless priorities, found none: all traffic is lossy"
+            "pfc: the file has no such section, so all traffic is lossy; add one with the lossless priorities"
         )
     return topology.pfc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic on a lab's cables, marked as RoCE, that obeys PFC: by hipsnet/stack/programs/traffic.c."""
+"""Traffic on a lab's cables that is marked as RoCE and honours PFC: hipsnet/stack/programs/traffic.c."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SOURCES = ("programs/traffic.c", "programs/traffic_plan.c", "xsk/xsk.c", "xsk/o
 
 @dataclass(frozen=True)
 class Flow:
-    """From a server's port to another's, as fast as the port's rate lets all its flows together."""
+    """Frames from one server's port to another's; the flows of a port share its rate."""
 
     source: Port
     target: Port
@@ -30,7 +30,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class PortResult:
-    """What a port saw; `pause_frames` and `pause_us` by priority."""
+    """The counters of a port; `pause_frames` and `pause_us` are by priority."""
 
     port: Port
     tx_frames: int
@@ -43,7 +43,7 @@ class PortResult:
 
 @dataclass(frozen=True)
 class FlowResult:
-    """What came of a flow; `late` frames came after one that was sent after them."""
+    """The result of a flow; `late` frames arrived after a frame that was sent after them."""
 
     flow: Flow
     sent: int
@@ -54,20 +54,20 @@ class FlowResult:
 
     @property
     def lost(self) -> int:
-        """Frames that never came."""
+        """Frames that did not arrive."""
         return self.sent - self.received
 
 
 @dataclass(frozen=True)
 class Result:
-    """All that a run of traffic gave."""
+    """The result of a run of traffic."""
 
     ports: tuple[PortResult, ...]
     flows: tuple[FlowResult, ...]
 
     @property
     def goodput_bps(self) -> float:
-        """What came, over the time from the first frame to the last."""
+        """The received bits over the time from the first frame to the last."""
         seconds = max((flow.seconds for flow in self.flows), default=0.0)
         return 8 * sum(flow.received_bytes for flow in self.flows) / seconds if seconds else 0.0
 
@@ -113,7 +113,7 @@ def start(
 
 
 def finish(process: subprocess.Popen[str], flows: Sequence[Flow], frozen: Sequence[Port] = ()) -> Result:
-    """Wait for the end of a run. Raises ProvisionError with what the program said if it failed."""
+    """Wait for the end of a run. Raises ProvisionError with the program's message if it failed."""
     output, errors = process.communicate()
     if process.returncode != 0:
         raise ProvisionError(f"traffic: {errors.strip()}")
@@ -155,7 +155,7 @@ def _ports(flows: Sequence[Flow], frozen: Sequence[Port]) -> list[Port]:
 
 
 def _addresses(fabric: Fabric, flow: Flow) -> str:
-    """MACs and IPs: to the target itself where a bridge is between, else to the router at the cable's end."""
+    """MACs and IPs: of the target behind a bridge, otherwise of the router at the end of the cable."""
     peer = fabric.peer(flow.source)
     other = fabric.nodes[peer.node]
     is_bridged = isinstance(other, Server) or other.routes_at == "l2"
@@ -165,9 +165,9 @@ def _addresses(fabric: Fabric, flow: Flow) -> str:
 
 
 def _sockets(fabric: str, node: str) -> int:
-    """The id of the map through which a server's program hands frames to sockets."""
+    """The id of the map of AF_XDP sockets of a server's program."""
     fd = bpf.open_pin(pins.node_folder(fabric, node) / "endpoints")
     if fd is None:
-        raise ProvisionError(f"{node} of {fabric}: wanted its program, found none; run `hipsnet provision`")
+        raise ProvisionError(f"{node} of {fabric}: its XDP program is not loaded; run `hipsnet provision`")
     with bpf.closing(fd):
         return bpf.map_info(fd).id

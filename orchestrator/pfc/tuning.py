@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which thresholds of PFC and ECN a fabric may be tried with, and which of those tried is the best."""
+"""The thresholds of PFC and ECN to try on a fabric, and the choice of the best."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hipsnet.topology.headroom import thresholds
 from hipsnet.units import parse_size
 
 FULL = 0.97
-"""A goodput of so much of the best is full: the difference is the machine's."""
+"""A goodput of at least this share of the best counts as full: the rest is noise of the machine."""
 IN_TIME = 1.25
-"""A synchronization that takes so much of the fastest is in time: few are measured, on a machine that is shared."""
+"""A synchronization of at most this multiple of the fastest is in time: few are measured, on a shared machine."""
 ALIKE = 1.05
-"""A pause time of so much of the least is no worse: the difference is chance."""
+"""A pause time of at most this multiple of the least is equal: the rest is chance."""
 _KIB = 1024
 _SHARES = (16, 8, 4)
 
@@ -54,11 +54,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a setting.
+    """The result of a setting.
 
-    `goodput_bps` is what an incast's receiver got, `probe_s` the median time of a synchronization; `lost` are
-    lossless frames of both. `incast_pause_s` and `probe_pause_s` are the seconds for which ports were stopped,
-    summed over all cables and both of their directions.
+    `goodput_bps` is the goodput of the incast's receiver, `probe_s` the median time of a synchronization; `lost` is
+    the number of lossless frames lost in both. `incast_pause_s` and `probe_pause_s` are the seconds for which ports
+    were paused, summed over both directions of all cables.
     """
 
     setting: Setting
@@ -72,12 +72,12 @@ class Trial:
 
     @property
     def pause_s(self) -> float:
-        """All the time that was lost to pauses."""
+        """The whole time that ports were paused."""
         return self.incast_pause_s + self.probe_pause_s
 
 
 def present(topology: Topology) -> Setting:
-    """What the file has."""
+    """The setting of the file."""
     pfc, ecn = topology.pfc, topology.roce.ecn
     xoff, xon = (parse_size(text) if text else None for text in (pfc and pfc.xoff, pfc and pfc.xon))
     if not ecn.enabled:
@@ -103,7 +103,7 @@ def grid(topology: Topology, xoffs: Sequence[int] = ()) -> tuple[Setting, ...]:
 
 
 def flaw(trial: Trial, trials: Sequence[Trial]) -> str:
-    """Why a setting is out of the question; empty if it is not."""
+    """Why a setting is rejected; empty if it is good."""
     lossless = [other for other in trials if not other.lost]
     if trial.lost:
         return "loses"
@@ -118,9 +118,9 @@ def is_good(trial: Trial, trials: Sequence[Trial]) -> bool:
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """The good one with the least pause time; None if nothing is good.
+    """The good trial with the least pause time; None if no trial is good.
 
-    Among those that are alike it is the file's own, then one that marks: a fabric without ECN has only pauses.
+    Among equals the file's own setting is preferred, then one with ECN marks: without ECN there are only pauses.
     """
     good = [trial for trial in trials if is_good(trial, trials)]
     least = min((trial.pause_s for trial in good), default=0.0)
@@ -133,11 +133,11 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def size(length: int) -> str:
-    """Bytes as the topology file has them."""
+    """A size in the notation of the topology file."""
     return f"{length // _KIB}KiB" if length % _KIB == 0 else f"{length}B"
 
 
 def shown_xoff(topology: Topology, setting: Setting) -> str:
-    """XOFF for the reader: the share of what is free where it has no fixed length."""
+    """XOFF as text; a share of the free buffer if it has no fixed length."""
     lossless = next(found for found in thresholds(topology) if found.lossless)
     return size(setting.xoff) if setting.xoff else f"{lossless.alpha:g} x free"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trying thresholds on a fabric that is there: an incast and synchronizations under each, one after the other."""
+"""Trying thresholds on a provisioned fabric: an incast and synchronizations with each setting in turn."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from orchestrator.telemetry import watching
 from orchestrator.telemetry.job_pauses import PauseBook
 
 _SETTLE_S = 0.25
-"""Idle switches bring their counters up to now ten times a second."""
+"""Idle switches update their counters ten times a second."""
 Tell = Callable[[Trial], None]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long an incast lasts, and what is synchronized how often."""
+    """The length of an incast, and the size and number of synchronizations."""
 
     seconds: float
     size_bytes: int
@@ -51,7 +51,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class _Books:
-    """What all switches have counted of the lossless priorities: frames lost, marked, and time stopped."""
+    """The counters of all switches for the lossless priorities: frames lost and marked, and time paused."""
 
     lost: int
     marks: int
@@ -60,7 +60,7 @@ class _Books:
 
 @dataclass
 class _Listener:
-    """Hears a probe."""
+    """Receives the output of a probe."""
 
     write: Write
     results: list[Result] = field(default_factory=list)
@@ -79,18 +79,18 @@ def require(topology: Topology, fabric: Fabric) -> None:
     """Raise InputError or ProvisionError unless soft switches with lossless priorities run."""
     if topology.nodes != "lab" or not soft_switch.is_wanted(topology, fabric):
         raise InputError(
-            f"{fabric.name}: wanted a lab with lossless switches (lab: {{switch: lossless}}), found none"
+            f"{fabric.name}: tuning needs a lab with lossless switches; set lab: {{switch: lossless}}"
         )
     if topology.pfc is None:
-        raise InputError(f"{fabric.name}: pfc: wanted a section with the lossless priorities, found none")
-    if not soft_switch.running(fabric.name):
-        raise ProvisionError(
-            f"{fabric.name}: wanted its soft switch, found none; run `hipsnet provision` first"
+        raise InputError(
+            f"{fabric.name}: pfc: the file has no such section; add one with the lossless priorities"
         )
+    if not soft_switch.running(fabric.name):
+        raise ProvisionError(f"{fabric.name}: the soft switch is not running; run `hipsnet provision` first")
 
 
 def tried(file: Path, settings: Sequence[Setting], effort: Effort, tell: Tell) -> tuple[Trial, ...]:
-    """Try all settings, the first being the file's own; the fabric is then as it was, but for its counters.
+    """Try all settings, of which the first is the file's own; afterwards only the counters of the fabric differ.
 
     Raises what `require` raises, TopologyError for a setting that the file's other keys do not allow.
     """
@@ -112,7 +112,7 @@ def tried(file: Path, settings: Sequence[Setting], effort: Effort, tell: Tell) -
 
 
 def _written(document: Any, settings: Sequence[Setting], folder: Path) -> Iterator[Path]:
-    """A topology file for each setting; each is read once, so that a wrong one is found before anything changes."""
+    """A topology file for each setting; all are validated before anything changes."""
     for number, setting in enumerate(settings):
         path = folder / f"{number}.yaml"
         path.write_text(json.dumps(setting.applied(document)))  # YAML takes JSON
@@ -143,7 +143,7 @@ def _try(setting: Setting, file: Path, effort: Effort, is_present: bool) -> Tria
 
 
 def flows(fabric: Fabric) -> list[Flow]:
-    """An incast: to the first server, from all behind its switch where that is a bridge, else from all."""
+    """An incast to the first server: from all servers behind its bridge, or from all if its switch is a router."""
     target = fabric.servers[0].ports[0]
     sources: Sequence[Port] = facing(fabric, target)
     if any(isinstance(fabric.nodes[port.node], Switch) for port in sources):
@@ -178,7 +178,7 @@ def _books(topology: Topology, fabric: Fabric) -> _Books:
 
 
 def _sums(fabric: Fabric, name: str, switch: SwitchCounters, lossless: list[int]) -> tuple[int, int, int]:
-    """Of one switch; a pause between two switches is counted by the one that sends it."""
+    """The counters of one switch; a pause between two switches is counted by its sender."""
     rows, pauses = switch.ports["priority"], switch.ports["pause"]
     lost = sum(np.sum(rows[drop][:, lossless]) for drop in rows.dtype.names or () if drop.startswith("drop_"))
     servers = {server.name for server in fabric.servers}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of thresholds: a table, a picture, and the YAML of the best."""
+"""The trials of thresholds: a table, a picture, and the YAML of the best setting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _INCAST, _PROBE, _PALE = "#2563eb", "#f59e0b", 0.35
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[Trial], None]]:
-    """A bar on standard error while the trials run."""
+    """A progress bar on standard error while the trials run."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # No thread of its own: it would be forked with the launcher.
     with Progress(*columns, console=Console(file=sys.stderr), auto_refresh=False, transient=True) as bar:
@@ -72,7 +72,7 @@ def paste(document: Mapping[str, Any], setting: Setting) -> str:
 def parts(
     topology: Topology, document: Mapping[str, Any], trials: Sequence[Trial]
 ) -> Iterator[RenderableType]:
-    """The table, and what follows from it."""
+    """The table of trials, and the proposal."""
     chosen = best(trials)
     table = Table(
         title=f"{topology.name} at {format_rate(topology.link.rate_bps)}: an incast, and HiPS all-reduces"
@@ -86,18 +86,18 @@ def parts(
         table.add_row(verdict, *_row(topology, trial), style=style)
     yield table
     if chosen is None:
-        yield "no setting lost nothing at full goodput and in time; the fabric is as it was"
+        yield "no setting avoids losses at full goodput and in time; the fabric is unchanged"
         return
     if chosen.is_present:
-        yield "nothing that was tried is better than what the file has (by more than chance)"
+        yield "no setting is better than the file's own by more than chance"
         return
     saved = next(trial for trial in trials if trial.is_present).pause_s - chosen.pause_s
-    yield f"least pause time at full goodput, nothing lost: {saved:.2f} s less than the file's; in its place:"
+    yield f"no losses, full goodput, {saved:.2f} s less pause time than with the file's setting; replace that by:"
     yield Syntax(paste(document, chosen.setting).rstrip(), "yaml", background_color="default")
 
 
 def draw(topology: Topology, trials: Sequence[Trial], output: Path) -> None:
-    """Write the picture: pause times of all trials, and what they reached."""
+    """Write the picture: pause times and results of all trials."""
     from matplotlib.patches import Patch
 
     with figure(output, (10.0, 1.5 + 0.3 * len(trials))) as drawn:

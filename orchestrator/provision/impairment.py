@@ -26,7 +26,7 @@ from orchestrator.provision.provisioning import await_carriers
 
 @dataclass(frozen=True)
 class Fault:
-    """What to do to a cable, in both directions. None leaves what is; `rate_bps` 0 is unlimited."""
+    """A change of a cable, in both directions. None leaves a property as it is; a `rate_bps` of 0 is unlimited."""
 
     up: bool | None = None
     rate_bps: int | None = None
@@ -35,9 +35,9 @@ class Fault:
 
 
 def parse_fault(down: bool, up: bool, rate: str | None, delay: str | None, loss: str | None) -> Fault:
-    """A fault from what was typed. Raises InputError for what cannot be understood, or says nothing."""
+    """A fault from the options. Raises InputError for a value that cannot be parsed, or if no option is given."""
     if down and up:
-        raise InputError("--down and --up: wanted one of them")
+        raise InputError("--down and --up exclude each other; give one of them")
     fault = Fault(
         up=True if up else False if down else None,
         rate_bps=None if rate is None else given("--rate", rate, parse_rate) or 0,
@@ -45,12 +45,12 @@ def parse_fault(down: bool, up: bool, rate: str | None, delay: str | None, loss:
         loss_ppm=None if loss is None else given("--loss", loss, _parse_loss),
     )
     if fault == Fault():
-        raise InputError("wanted a fault: --down, --up, --rate, --delay, --loss, or --reset")
+        raise InputError("no fault given; give --down, --up, --rate, --delay, --loss or --reset")
     return fault
 
 
 def _parse_loss(text: str) -> int:
-    """A share in percent as parts of a million."""
+    """A share in percent as parts per million."""
     try:
         ppm = Decimal(text.removesuffix("%")) * 10_000
     except InvalidOperation:
@@ -72,11 +72,11 @@ def find_link(fabric: Fabric, text: str) -> Link:
     if text in by_name:
         return by_name[text]
     near = difflib.get_close_matches(text, by_name, 3, 0.4) or list(by_name)[:3]
-    raise InputError(f"no cable {text!r} in {fabric.name}: wanted a name like {', '.join(near)}")
+    raise InputError(f"no cable {text!r} in {fabric.name}; similar names: {', '.join(near)}")
 
 
 def impair(topology: Topology, fabric: Fabric, link: Link, fault: Fault) -> tuple[Change, ...]:
-    """Set the given faults of a cable and leave its others; returns what was changed.
+    """Set the given faults of a cable and leave the others; returns the changes.
 
     A cable is cut at its far end: the near end loses its carrier and keeps its routes, as with a pulled plug.
     """
@@ -101,7 +101,7 @@ def impair(topology: Topology, fabric: Fabric, link: Link, fault: Fault) -> tupl
 
 
 def reset(topology: Topology, fabric: Fabric, link: Link) -> tuple[Change, ...]:
-    """Bring a cable back to what the file says."""
+    """Restore a cable to the state in the file."""
     speed = topology.link.rate_bps
     fault = Fault(up=True, rate_bps=speed or 0, delay_us=topology.link.delay_us, loss_ppm=0)
     return impair(topology, fabric, link, fault)
@@ -110,21 +110,21 @@ def reset(topology: Topology, fabric: Fabric, link: Link) -> tuple[Change, ...]:
 def _set(context: Context, config: NodeConfig, port: Port, fault: Fault, cut_here: bool) -> list[Change]:
     name = port.name
     aspects = {"rate": fault.rate_bps, "delay": fault.delay_us, "loss": fault.loss_ppm}
-    wanted = {aspect for aspect, value in aspects.items() if value is not None}
+    selected = {aspect for aspect, value in aspects.items() if value is not None}
     done: list[Change] = []
     if fault.up is False and cut_here:
         done += _cut(context, name)
     if fault.up:
-        wanted |= {"state", "address", "neighbour", "route"}
+        selected |= {"state", "address", "neighbour", "route"}
     if fault.loss_ppm or fault.delay_us:
-        wanted.add("program")
+        selected.add("program")
     if fault.delay_us is not None:
-        wanted.add("offload")
-    whole = replace(
+        selected.add("offload")
+    impaired = replace(
         config, links=tuple(_faulty(link, fault) if link.name == name else link for link in config.links)
     )
-    found = changes(whole, read_actual(context, whole))
-    steps = [step for step in found if step.aspect in wanted and name in _links_of(step)]
+    found = changes(impaired, read_actual(context, impaired))
+    steps = [step for step in found if step.aspect in selected and name in _links_of(step)]
     apply(context, steps)
     return done + steps
 

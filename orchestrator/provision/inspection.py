@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is of a fabric: every server, port, address, peer, state, and what differs from the file."""
+"""Inspecting a fabric: every server, port, address, peer and state, and the differences from the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PortState = Literal["up", "down", "no carrier", "missing"]
 
 @dataclass(frozen=True)
 class PortReport:
-    """One port: what the file says, and its state in the kernel. `rate_bps` None is unlimited."""
+    """One port: its place in the file, and its state in the kernel. A `rate_bps` of None is unlimited."""
 
     node: str
     name: str
@@ -41,7 +41,7 @@ class PortReport:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One node: "present", "missing", or "foreign" (the name is taken by something that is not ours)."""
+    """One node: "present", "missing", or "foreign" (something that is not hipsnet's has its name)."""
 
     name: str
     kind: Literal["server", "switch"]
@@ -53,10 +53,10 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole fabric; `surplus` are nodes of ours that the file no longer has.
+    """A whole fabric; `surplus` are nodes of hipsnet that the file does not have.
 
-    `delay_line` tells what is wrong with the process that delays its cables, `soft_switch` with the one that
-    plays its switches.
+    `delay_line` are the differences of the process that delays its cables, `soft_switch` those of the process that
+    plays its switches, `record` is a lost record.
     """
 
     fabric: Fabric
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def drift(self) -> int:
-        """In how many things kernel and file differ."""
+        """The number of differences between kernel and file."""
         absent = sum(node.state != "present" for node in self.nodes)
         drift = sum(len(node.drift) for node in self.nodes)
         return drift + absent + len(self.surplus) + len(self.of_fabric)
@@ -92,7 +92,7 @@ def inspect(topology: Topology, fabric: Fabric) -> Report:
 
 
 def inspect_host(topology: Topology, fabric: Fabric, node: str) -> Report:
-    """Compare this machine with the part of the file that it plays. Changes nothing."""
+    """Compare this machine with its part of the file. Changes nothing."""
     plan = hosts.plan_host(topology, fabric, node)
     report = report_node(fabric, plan.config, plan.actual, "present")
     return Report(fabric, (report,), (), record=hosts.lost_record(fabric.name, plan.config.name))
@@ -106,7 +106,7 @@ def _report(fabric: Fabric, config: NodeConfig, found: Survey) -> NodeReport:
 
 
 def report_node(fabric: Fabric, config: NodeConfig, actual: Actual | None, state: str) -> NodeReport:
-    """One node's report; `actual` None where there is none to look at."""
+    """One node's report; `actual` is None if the node does not exist."""
     node = fabric.nodes[config.name]
     links: Mapping[str, ActualLink] = actual.links if actual else {}
     ports = tuple(_report_port(fabric, config.name, link, links.get(link.name)) for link in config.ports)
@@ -188,21 +188,23 @@ def _port_json(port: PortReport) -> dict[str, Any]:
 
 
 def drift_lines(report: Report) -> Iterator[str]:
-    """What differs between file and kernel, for the reader."""
+    """The differences between file and kernel as lines of text."""
     for node in report.nodes:
         if node.state != "present":
             yield f"drift: {node.name}: {node.state}"
         yield from (f"drift: {node.name}: {change}" for change in node.drift)
     yield from (f"drift: {change}" for change in report.of_fabric)
     for name in report.surplus:
-        yield f"drift: {name}: is there, but not in the file"
+        yield f"drift: {name}: exists, but is not in the file"
     yield (
-        "kernel and file agree" if not report.drift else f"{report.drift} differences; `provision` mends them"
+        "kernel and file agree"
+        if not report.drift
+        else f"{report.drift} differences; `hipsnet provision` removes them"
     )
 
 
 def table(report: Report) -> Table:
-    """Every port of every node that is not simply a bridge's."""
+    """A row for every port of every node."""
     view = Table(title=f"{report.fabric.name}: {report.fabric.kind}", title_justify="left")
     for heading in ("node", "identity", "port", "address", "peer", "state", "rate", "delay", "MTU"):
         view.add_column(heading, no_wrap=True)

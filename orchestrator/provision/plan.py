@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a provision: everything that separates the lab from its topology file."""
+"""The plan of a provision: every difference between the lab and its topology file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from orchestrator.provision.cables import CablePlan, plan_cables
 
 @dataclass(frozen=True)
 class Plan:
-    """What has to be done, in the order of the fields; `configs` is what every node must look like.
+    """The changes in the order of the fields; `configs` is the desired state of every node.
 
-    `changes` are by node, those of nodes that are still to be made included. `delay_line` is the process that
-    delays the fabric's cables, `soft_switch` the one that plays its switches: they are stopped before
-    everything else, and started last. `record` says that the record of a standing fabric was lost.
+    `changes` are by node and include those of nodes that do not exist yet. `delay_line` is about the process that
+    delays the fabric's cables, `soft_switch` about the one that plays its switches: they are stopped before
+    everything else and started last. `record` is set if the record of an existing fabric was lost.
     """
 
     fabric: Fabric
@@ -42,7 +42,7 @@ class Plan:
     record: tuple[Change, ...] = ()
 
     def steps(self) -> Iterator[Change]:
-        """Every change, namespaces and cables included, for the reader."""
+        """Every change, namespaces and cables included."""
         for node in self.remove_nodes:
             yield Change(node, "namespace", "remove", namespace_name(self.fabric.name, node))
         for node, link in self.cables.remove:
@@ -60,25 +60,25 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the lab is as the file says."""
+        """Whether the lab matches the file."""
         return next(self.steps(), None) is None
 
     @property
     def work(self) -> int:
-        """How many units of progress it takes: nodes and cables."""
+        """The units of progress: nodes and cables."""
         return len(self.remove_nodes) + len(self.add_nodes) + len(self.cables.add) + len(self.changes)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is there of a fabric: its places, and the actual state of the nodes that are ours."""
+    """What exists of a fabric: its places, and the actual state of the nodes that are hipsnet's."""
 
     places: Mapping[str, Place]
     actual: Mapping[str, Actual]
 
 
 def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
-    """What every node of the lab must look like. Raises CapabilityError for what cannot be had here."""
+    """The desired state of every node of the lab. Raises CapabilityError for what this machine does not support."""
     configs = {node: node_config(topology, fabric, node) for node in fabric.nodes}
     if delay_line.is_wanted(configs):
         delay_line.program()
@@ -90,7 +90,7 @@ def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
 
 
 def survey(fabric: str, configs: Mapping[str, NodeConfig]) -> Survey:
-    """Look at all that is there of a fabric. Changes nothing."""
+    """Read everything that exists of a fabric. Changes nothing."""
     found = places(fabric, configs)
     actual = {}
     for place in found.values():
@@ -104,8 +104,8 @@ def survey(fabric: str, configs: Mapping[str, NodeConfig]) -> Survey:
 def make_plan(topology: Topology, fabric: Fabric) -> Plan:
     """Compare the file with the kernel. Changes nothing.
 
-    Raises ConflictError naming what hipsnet did not make but would have to, CapabilityError for what the
-    machine cannot do.
+    Raises ConflictError naming what is in the way and not hipsnet's, CapabilityError for what the machine does not
+    support.
     """
     configs = configurations(topology, fabric)
     found = survey(fabric.name, configs)
@@ -128,14 +128,14 @@ def make_plan(topology: Topology, fabric: Fabric) -> Plan:
 
 
 def lost_record(fabric: str, found: Survey) -> tuple[Change, ...]:
-    """The record of a fabric that stands without one, as when its folder in /run/hipsnet was deleted."""
+    """The missing record of a fabric that exists, as when its folder in /run/hipsnet was deleted."""
     if not found.actual or state.read(fabric) is not None:
         return ()
     return (Change(fabric, "record", "add", str(state.record_path(fabric))),)
 
 
 def _without(actual: Actual, node: str, gone: set[tuple[str, str]]) -> Actual:
-    """A node as it will be when its wrong cables are gone, with what leant on them."""
+    """The state of a node once its wrong cables are removed, with everything that depends on them."""
     lost = {name for owner, name in gone if owner == node}
     if not lost:
         return actual

@@ -26,13 +26,13 @@ Tell = Callable[[str], None]
 def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Plan], Tell]) -> Plan:
     """Make the lab match the file, changing only what differs; returns the plan that was carried out.
 
-    `begin` is told the plan and answers with a function that is called after each of its `work` units with
-    what was done. `file` is remembered, so that a destroy can find the fabric by it. Raises ConflictError
-    before anything is changed if something foreign is in the way, ProvisionError if the kernel refuses a step
-    or another command holds the fabric.
+    `begin` takes the plan and returns a function, which is called after each of the plan's `work` units with a
+    description of it. `file` is stored in the record, so that `destroy` can find the fabric by it. Raises
+    ConflictError before any change if something that is not hipsnet's is in the way, ProvisionError if the kernel
+    refuses a step or another command holds the fabric.
     """
     with locked(fabric.name):
-        pass  # who may not change the fabric is told so before anything is compiled for it
+        pass  # report a fabric that cannot be locked before anything is compiled for it
     ensure_programs()
     with locked(fabric.name):
         plan = make_plan(topology, fabric)
@@ -49,7 +49,7 @@ def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Pl
 
 
 def carry_out(plan: Plan, tell: Tell) -> None:
-    """Do what the plan says. Called with the fabric's lock held and the intent recorded."""
+    """Carry out the plan. Called with the fabric's lock held and the intent recorded."""
     name = plan.fabric.name
     if plan.delay_line:
         delay_line.stop(name)
@@ -63,7 +63,7 @@ def carry_out(plan: Plan, tell: Tell) -> None:
         namespace.create(namespace_name(name, node), mark(name, node))
         tell(f"{node} made")
     _plug(plan, tell)
-    # Switches first: a veth learns that its peer takes redirected frames (by GRO) when it comes up itself.
+    # Switches first: a veth enables redirection to its peer (GRO) when it comes up itself.
     switches = {switch.name for switch in plan.fabric.switches}
     for node in sorted(plan.changes, key=lambda node: node not in switches):
         with opened(node, namespace_name(name, node)) as context:
@@ -76,7 +76,7 @@ def carry_out(plan: Plan, tell: Tell) -> None:
 
 
 def await_carriers(fabric: str, ports: Mapping[str, Iterable[str]]) -> None:
-    """Wait until these ports, by node, carry frames. Raises ProvisionError naming those that do not."""
+    """Wait until these ports, by node, have a carrier. Raises ProvisionError naming those without."""
     for node, names in ports.items():
         with opened(node, namespace_name(fabric, node)) as context:
             dark = links.without_carrier(context, names, CARRIER_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: its views, its keys, and one look at the fabric for each interval."""
+"""The application: its views and keys, and one poll of the fabric for each interval."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WIDE, _HIGH = 150, 34
 
 
 class TopApp(App[None]):
-    """`hipsnet top`. On a wide screen all views side by side, else one at a time."""
+    """`hipsnet top`. On a large screen all views are side by side, otherwise one at a time."""
 
     TITLE = "hipsnet top"
     ENABLE_COMMAND_PALETTE = False
@@ -49,7 +49,7 @@ class TopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c", "quit", show=False),
         Binding("question_mark", "help", show=False),
-        # Before any view sees it: what is typed after it must find the box open.
+        # With priority over the views: the keys that follow must find the box open.
         Binding("slash", "filter", show=False, priority=True),
         Binding("escape", "unfilter", show=False),
         Binding("space,f", "freeze", show=False),
@@ -88,17 +88,17 @@ class TopApp(App[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Look at once, and then again and again."""
+        """Poll at once, and then after each interval."""
         self._arrange()
         self.table.focus()
         self.poll()
-        # What is there now stays: to look through it again and again would be half of the work.
+        # The present objects stay: collecting them again and again would be half of the work.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         self.set_interval(self._interval_s, self.poll)
 
     def poll(self) -> None:
-        """Read everything; show it unless the screen is frozen."""
+        """Read all counters, and show them unless the screen is held."""
         snapshot = self._monitor.poll()
         self.log_view.add(snapshot.events)
         if not self.is_frozen:
@@ -116,61 +116,61 @@ class TopApp(App[None]):
         self.status.show(self.snapshot, self.table, self.log_view.last, self.is_frozen)
 
     def on_resize(self, _: Resize) -> None:
-        """Another size may have room for more, or less."""
+        """Arrange the views for the new size."""
         self._arrange()
         self.call_after_refresh(self._show)
 
     def on_line_view_chosen(self, message: LineView.Chosen) -> None:
-        """Look at one port."""
+        """Show one port."""
         chosen = self.table.chosen()
         if message.view is self.table and chosen is not None and self.snapshot is not None:
             self.push_screen(DetailScreen(self.snapshot, self._monitor.past, *chosen))
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Filter while the words are typed."""
         self.table.filter(message.value)
         self._show()
 
     def on_input_submitted(self, _: Input.Submitted) -> None:
-        """Back to the table; the filter stays."""
+        """Return to the table; the filter stays."""
         self.filter_box.display = False
         self.screen.set_focus(self.table)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In the box a slash is a slash."""
+        """A slash typed into the box is a character of the filter."""
         return not (action == "filter" and (self.focused is self.filter_box or not self._is_alone()))
 
     def action_help(self) -> None:
-        """The keys."""
+        """Show the help screen."""
         if self._is_alone():
             self.push_screen(HelpScreen())
 
     def action_filter(self) -> None:
-        """Ask for words."""
+        """Open the box for the filter."""
         if self._is_alone():
             self.action_view("ports")
             self.filter_box.display = True
-            self.screen.set_focus(self.filter_box)  # at once: the words may be typed already
+            self.screen.set_focus(self.filter_box)  # at once: the next keys may have arrived
 
     def action_unfilter(self) -> None:
-        """All lines again."""
+        """Show all lines again."""
         if self._is_alone():
             self.filter_box.value = ""
             self.filter_box.display = False
             self.screen.set_focus(self.table)
 
     def action_freeze(self) -> None:
-        """Hold the screen, or let it go."""
+        """Hold the screen, or release it."""
         self.is_frozen = not self.is_frozen
         self._show()
 
     def action_sort(self, by: int) -> None:
-        """Another column."""
+        """Sort by another column."""
         self.table.sort(self.table.sort_by + by, self.table.descending)
         self._show()
 
     def action_descending(self, descending: bool) -> None:
-        """The greatest first, or the smallest."""
+        """Sort the largest first, or the smallest."""
         self.table.sort(self.table.sort_by, descending)
         self._show()
 
@@ -183,15 +183,15 @@ class TopApp(App[None]):
             self.call_after_refresh(self._show)
 
     def action_next_view(self, by: int) -> None:
-        """Go to the view after, or before."""
+        """Go to the next view, or the previous."""
         self.action_view(_VIEWS[(_VIEWS.index(self._view) + by) % len(_VIEWS)])
 
     def _is_alone(self) -> bool:
-        """Whether no other screen, of help or of one port, lies above."""
+        """Whether neither help nor a single port is shown above the views."""
         return len(self.screen_stack) == 1
 
     def _arrange(self) -> None:
-        """All views if there is room, else the one that is looked at."""
+        """Show all views if they fit, otherwise the selected one."""
         wide = self.size.width >= _WIDE and self.size.height >= _HIGH
         main = self.screen_stack[0]
         main.set_class(wide, "wide")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line at the top, which says how things stand, and the line of keys at the bottom."""
+"""The status line, the banner of background processes that do not run, and the line of keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEYS = (
 
 
 class _Bar(Widget):
-    """One line, drawn again if it differs."""
+    """One line, which is drawn again if it changes."""
 
     _line: Line = ()
 
@@ -84,8 +84,8 @@ class StatusBar(_Bar):
             _alarm(f" {numbers.count(drops)} drops/s", drops, severity.MOST),
             _Piece(f" {numbers.count(sent)}bit/s sent", severity.PLAIN, 6),
         ]
-        if table.wanted:
-            pieces.append(_Piece(f" /{table.wanted}", severity.STRONG, 7))
+        if table.filter_words:
+            pieces.append(_Piece(f" /{table.filter_words}", severity.STRONG, 7))
         if last is not None:
             pieces.append(_Piece(f"  last: {last.kind} {last.port}", severity.QUIET, 2))
         self._pieces = pieces

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of the table of ports: how wide, what is in them, and by what they sort."""
+"""The columns of the table of ports: width, content and sort keys."""
 
 from __future__ import annotations
 
@@ -64,34 +64,34 @@ COLUMNS = (
     Column("ECN/s", 7, "ecn_per_s", numbers.count, (fields.ECN_MARKS,), _frames),
 )
 PORT = len(COLUMNS)
-"""Sorting by name, the order of the file."""
+"""Sorting by name: the order of the file."""
 PAUSE = PORT + 1
-"""Sorting by any pause, the longest first: what one looks for."""
+"""Sorting by the longest pause, received or sent: the default."""
 SORTS = (*(column.title for column in COLUMNS), "port", "pause")
 
 
 def cell(column: Column, sample: Sample) -> tuple[str, Style]:
-    """A number with its style; `*` behind it says that it is the whole port's."""
+    """A number with its style; `*` marks a number of the whole port."""
     value = getattr(sample, column.name)
-    is_whole = column.name in sample.port_wide and value is not None
-    return _made(column, value, is_whole) if value else _NOTHING[column.name, value is None, is_whole]
+    is_port_wide = column.name in sample.port_wide and value is not None
+    return _cell(column, value, is_port_wide) if value else _EMPTY[column.name, value is None, is_port_wide]
 
 
-def _made(column: Column, value: float | None, is_whole: bool) -> tuple[str, Style]:
-    return f"{column.text(value):>{column.width - 1}}{'*' if is_whole else ' '}", column.style(value)
+def _cell(column: Column, value: float | None, is_port_wide: bool) -> tuple[str, Style]:
+    return f"{column.text(value):>{column.width - 1}}{'*' if is_port_wide else ' '}", column.style(value)
 
 
-_NOTHING = {
-    (column.name, is_unknown, is_whole): _made(column, None if is_unknown else 0.0, is_whole)
+_EMPTY = {
+    (column.name, is_unknown, is_port_wide): _cell(column, None if is_unknown else 0.0, is_port_wide)
     for column in COLUMNS
     for is_unknown in (False, True)
-    for is_whole in (False, True)
+    for is_port_wide in (False, True)
 }
-"""Most cells have a 0, or nothing."""
+"""The cells without a number or with 0, made once: most cells are such."""
 
 
 def arranged(snapshot: Snapshot, rows: Rows, by: int, descending: bool) -> Rows:
-    """In which order the rows, pairs of port and priority, are to be shown."""
+    """The order in which to show the rows, pairs of port and priority."""
     places = np.arange(len(rows))
     if by == PORT:
         return places[::-1] if descending else places
@@ -99,7 +99,7 @@ def arranged(snapshot: Snapshot, rows: Rows, by: int, descending: bool) -> Rows:
     if by == PAUSE:
         keys = [np.maximum(keys[0], keys[1]), keys[2] + keys[3]]
     sign = -1 if descending else 1
-    # The last key of lexsort is the first that counts; the order of the file decides between equals.
+    # lexsort takes the most significant key last; equal rows keep the order of the file.
     return np.lexsort([places, *(sign * key for key in reversed(keys))])
 
 

@@ -26,7 +26,7 @@ class DetailView(LineView):
         self._port, self._priority = port, priority
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show this from now on."""
+        """Show a snapshot."""
         self._snapshot = snapshot
         self.draw()
 
@@ -89,7 +89,7 @@ class DetailView(LineView):
 
 
 class DetailScreen(Screen[None]):
-    """The view on a screen of its own."""
+    """The view of one port on a screen of its own."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q,backspace", "app.pop_screen", show=False)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A widget of lines, of which only those in sight are made, and only what changed on them is drawn again.
+"""A widget of lines: only visible lines are made, and only what changed is drawn.
 
-Textual's own table looks at every cell for each update; a fabric has thousands.
+Textual's own table visits every cell for each update; a fabric has thousands.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SELECTED = Style(bgcolor="#2b4059", bold=True) if severity.HAS_COLOR else Style(
 
 
 class LineView(Widget, can_focus=True):
-    """Lines below a heading that stays. Subclasses say how many there are, and what each looks like.
+    """Lines below a fixed heading. Subclasses define their number and content.
 
-    `cursor` is the chosen line, if lines can be chosen; else the arrow keys move what is in sight.
+    `cursor` is the selected line if lines can be selected; otherwise the arrow keys scroll.
     """
 
     has_cursor: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class LineView(Widget, can_focus=True):
     ]
 
     class Chosen(Message):
-        """A line was chosen, by Enter or by the mouse."""
+        """A line was chosen by Enter."""
 
         def __init__(self, view: LineView, index: int) -> None:
             self.view, self.index = view, index
@@ -60,19 +60,19 @@ class LineView(Widget, can_focus=True):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether there is something to be seen."""
+        """Whether the view has been drawn."""
         return bool(self._shown)
 
     def heading(self) -> Sequence[Line]:
-        """The lines that stay."""
+        """The lines at the top, which do not scroll."""
         return ()
 
     def count(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         raise NotImplementedError
 
     def line(self, index: int) -> Line:
-        """One of them."""
+        """The content of a line."""
         raise NotImplementedError
 
     def placeholder(self) -> Line:
@@ -80,11 +80,11 @@ class LineView(Widget, can_focus=True):
         return ()
 
     def prepare(self, indices: range) -> None:
-        """These lines will be asked for next: what is cheaper for all of them at once may be done now."""
+        """Called before these lines are made, for work that is cheaper for all of them at once."""
 
     def draw(self) -> None:
-        """Make the lines in sight anew; the screen is told of what differs."""
-        width, height = self.size  # once: it is not kept anywhere
+        """Make the visible lines; refresh the parts of the screen that changed."""
+        width, height = self.size  # once: Textual computes it for each access
         if not width or not height or not self.display:
             return
         heading = list(self.heading())
@@ -111,13 +111,13 @@ class LineView(Widget, can_focus=True):
             self.refresh(*changed)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What `draw` has made, as it is: there are neither borders nor filters to be applied."""
+        """The lines that `draw` has made; there are no borders or filters to apply."""
         blank = Strip.blank(self.size.width, severity.GROUND)
         found = [self._strips[y] if y < len(self._strips) else blank for y in crop.line_range]
         return [strip.crop(crop.x, crop.right) for strip in found]
 
     def on_resize(self, _: Resize) -> None:
-        """Another size: all of it again."""
+        """Draw everything again."""
         self._shown, self._strips = [], []
         self.draw()
         self.refresh()
@@ -131,34 +131,34 @@ class LineView(Widget, can_focus=True):
         self.draw()
 
     def on_click(self, event: Click) -> None:
-        """Choose what is under the pointer."""
+        """Move the cursor to the line under the pointer."""
         index = self.first + event.y - len(self.heading())
         if event.y >= len(self.heading()) and index < self.count():
             self._go(index)
 
     def on_mouse_scroll_down(self, _: MouseScrollDown) -> None:
-        """Go on by some lines."""
+        """Scroll down by three lines."""
         self.action_move(3)
 
     def on_mouse_scroll_up(self, _: MouseScrollUp) -> None:
-        """Go back by some lines."""
+        """Scroll up by three lines."""
         self.action_move(-3)
 
     def action_move(self, by: int) -> None:
-        """Go by so many lines."""
+        """Move by a number of lines."""
         self._go((self.cursor if self.has_cursor else self.first) + by)
 
     def action_page(self, by: int) -> None:
-        """Go by so many pages."""
+        """Move by a number of pages."""
         self.action_move(by * max(self.size.height - len(self.heading()) - 1, 1))
 
     def action_choose(self) -> None:
-        """Tell that the line under the cursor was chosen."""
+        """Post that the line under the cursor was chosen."""
         if self.has_cursor and 0 <= self.cursor < self.count():
             self.post_message(self.Chosen(self, self.cursor))
 
     def _made(self, before: list[Line], lines: list[Line], width: int) -> list[Strip]:
-        """The strips of these lines, as far as possible those of before."""
+        """The strips of these lines; unchanged ones are reused."""
         return [
             self._strips[y] if y < len(before) and before[y] == line else _strip(line, width)
             for y, line in enumerate(lines)
@@ -180,7 +180,7 @@ class LineView(Widget, can_focus=True):
 
 
 def _strip(line: Line, width: int) -> Strip:
-    """Every character that a line is made of takes one cell: so nobody has to measure it."""
+    """A line as a strip. Every character takes one cell, so its width is its length."""
     segments = [_segment(text, style) for text, style in line]
     length = sum(len(text) for text, _ in line)
     if length < width:
@@ -195,7 +195,7 @@ def _segment(text: str, style: Style) -> Segment:
 
 
 def _first_difference(before: Line, after: Line) -> int:
-    """From which column on a line has to be drawn again; far beyond its end if it is the same."""
+    """The first column of a line that changed; beyond its end if the line is the same."""
     at = 0
     for old, new in zip(before, after, strict=False):
         if old != new:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log: storms and changes of links, the newest first."""
+"""The log: all events, the newest first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KEPT = 1000
 
 
 class LogView(LineView):
-    """Events with the time at which they were seen."""
+    """Events with the time of their poll."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._events: deque[tuple[str, Event]] = deque(maxlen=_KEPT)
 
     def add(self, events: Iterable[Event]) -> None:
-        """Write these down."""
+        """Add events to the log."""
         now = datetime.now().strftime("%H:%M:%S")
         new = [(now, event) for event in events]
         if new:
@@ -31,7 +31,7 @@ class LogView(LineView):
 
     @property
     def last(self) -> Event | None:
-        """The newest."""
+        """The newest event; None if there is none."""
         return self._events[0][1] if self._events else None
 
     def heading(self) -> Sequence[Line]:

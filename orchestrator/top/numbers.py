@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers in few characters, and histories as rows of blocks."""
+"""Formatting numbers in few characters, and histories as rows of blocks."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def percent(share: float | None) -> str:
 
 
 def sparkline(values: Amounts, width: int, top: float | None = None) -> str:
-    """The last `width` values, the newest at the right, as blocks below `top` (the greatest of them).
+    """The last `width` values, the newest at the right, as blocks relative to `top` (default: the largest value).
 
-    What is above 0 is never blank; what is not known is.
+    A value above 0 is never blank; an unknown value is.
     """
     tops = np.array([np.nan if top is None else top])
     return sparklines(values[None, :], width, tops)[0]
 
 
 def sparklines(values: Amounts, width: int, tops: Amounts) -> list[str]:
-    """A sparkline for each row; NaN as its top is the greatest of its values."""
+    """A sparkline for each row; a top of NaN stands for the largest value of the row."""
     shown = np.nan_to_num(values[:, -width:])
     highest = np.where(np.isnan(tops), shown.max(axis=1, initial=0.0), tops)[:, None]
     steps = np.rint(8 * shown / np.where(highest > 0, highest, np.inf)).clip(shown > 0, 8)

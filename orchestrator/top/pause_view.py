@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who pauses whom: a line for each pause, its culprit, its victim, and where it began."""
+"""Who pauses whom: a line for each pause with its culprit, its victim, and where it begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.top.line_view import Line, LineView
 
 
 class PauseView(LineView):
-    """The pauses of the last interval, the longest first; above them the deadlocks."""
+    """The deadlocks and pauses of the last interval, the longest pause first."""
 
     def __init__(self, ports: WatchedPorts, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -23,7 +23,7 @@ class PauseView(LineView):
         self._deadlocks: tuple[Deadlock, ...] = ()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show this from now on."""
+        """Show the pauses of a snapshot."""
         self._pauses = snapshot.pauses
         self._deadlocks = snapshot.deadlocks
         self.draw()

@@ -26,14 +26,14 @@ _FIXED_WIDTH = 5  # the sign, the priority, and the blanks beside them
 
 
 class PortTable(LineView):
-    """A line for each port and priority; wide ones show the peer and the history, too."""
+    """A line for each port and priority; wide tables also have the peer and the history."""
 
     has_cursor = True
 
     def __init__(self, ports: WatchedPorts, histories: Histories, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._histories = histories
-        # By port and priority, out of which numbers a line was made, and the line: most ports are idle.
+        # By port and priority, the numbers of a line and the line made from them: most ports are idle.
         self._made_of: dict[tuple[int, int], tuple[bytes, Line]] = {}
         self._keys: list[bytes] = []
         self._pasts: list[str] = []
@@ -43,15 +43,15 @@ class PortTable(LineView):
         self._width = self._peer_width = self._history_width = 0
         self._columns: tuple[Column, ...] = COLUMNS
         self._rows: Rows = np.zeros((0, 2), np.int64)
-        self.sort_by, self.descending, self.wanted = PAUSE, True, ""
+        self.sort_by, self.descending, self.filter_words = PAUSE, True, ""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show this from now on; the cursor stays on its port."""
+        """Show a snapshot; the cursor stays on its port."""
         at = self.chosen()
         self._snapshot = snapshot
         rows = snapshot.priorities()
-        if self.wanted:
-            rows = rows[[self._is_wanted(snapshot, *row) for row in rows.tolist()]]
+        if self.filter_words:
+            rows = rows[[self._matches(snapshot, *row) for row in rows.tolist()]]
         self._rows = rows[arranged(snapshot, rows, self.sort_by, self.descending)]
         if at is not None and self.cursor > 0:
             found = np.flatnonzero((self._rows == at).all(axis=1))
@@ -59,13 +59,13 @@ class PortTable(LineView):
         self.draw()
 
     def sort(self, by: int, descending: bool) -> None:
-        """Sort by another column, or the other way round."""
+        """Sort by a column of `SORTS`, in either direction."""
         self.sort_by, self.descending = by % len(SORTS), descending
         self._again()
 
     def filter(self, words: str) -> None:
-        """Show only lines with all these words."""
-        self.wanted = words.lower()
+        """Show only the lines that contain all words."""
+        self.filter_words = words.lower()
         self._again()
 
     def chosen(self) -> tuple[int, int] | None:
@@ -79,7 +79,11 @@ class PortTable(LineView):
         return len(self._rows)
 
     def placeholder(self) -> Line:
-        text = f" no line matches {self.wanted!r}; Esc shows all lines" if self.wanted else " no ports"
+        text = (
+            f" no line matches {self.filter_words!r}; Esc shows all lines"
+            if self.filter_words
+            else " no ports"
+        )
         return ((text, severity.QUIET),)
 
     def heading(self) -> Sequence[Line]:
@@ -130,7 +134,7 @@ class PortTable(LineView):
         return tuple(pieces)
 
     def _drawn_pasts(self, snapshot: Snapshot, rows: Rows) -> list[str]:
-        """Histories of pause time; of pause frames where nobody counts the time."""
+        """Histories of pause time; of pause frames without a counter of the time."""
         ports, priorities = rows[:, 0], rows[:, 1]
         amounts = snapshot.rates.amounts
         counted = ~(
@@ -163,11 +167,11 @@ class PortTable(LineView):
         if self._snapshot is not None:
             self.show(self._snapshot)
 
-    def _is_wanted(self, snapshot: Snapshot, number: int, priority: int) -> bool:
-        if not self.wanted:
+    def _matches(self, snapshot: Snapshot, number: int, priority: int) -> bool:
+        if not self.filter_words:
             return True
         text = _words(snapshot, snapshot.ports.ports[number], number, priority)
-        return all(word in text for word in self.wanted.split())
+        return all(word in text for word in self.filter_words.split())
 
 
 _UNDERLINED = Style(underline=True)
@@ -175,7 +179,7 @@ _COUNTED = [number for number, field in enumerate(FIELDS) if not field.is_gauge]
 
 
 def _numbers_of(snapshot: Snapshot, rows: Rows, width: int) -> list[bytes]:
-    """Everything that a line is made of, as bytes: the same bytes make the same line."""
+    """All inputs of each line as bytes: equal bytes make equal lines."""
     ports, priorities = rows[:, 0], rows[:, 1]
     numbers = np.concatenate(
         (snapshot.rates.amounts[:, ports, priorities], snapshot.rates.amounts[:, ports, ALL])
@@ -188,7 +192,7 @@ def _numbers_of(snapshot: Snapshot, rows: Rows, width: int) -> list[bytes]:
 
 
 def level_of(snapshot: Snapshot, found: Sample) -> int:
-    """How bad a line is: the worse of being stopped and stopping."""
+    """The severity of a line: the worse of being paused and pausing the peer."""
     if not (snapshot.reading.present[found.port] and snapshot.reading.up[found.port]):
         return severity.DOWN
     if found.priority is not None and snapshot.storms[found.port, found.priority]:
@@ -204,7 +208,7 @@ def _name_style(level: int) -> Style:
 
 
 def _words(snapshot: Snapshot, port: WatchedPort, number: int, priority: int) -> str:
-    """What a filter looks for: names, role, level, priority, and what is the matter."""
+    """The words that a filter matches: names, role, level, priority, states."""
     states = [
         word
         for word, holds in (

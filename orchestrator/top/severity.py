@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How bad a pause is, in a few steps that have a sign and a colour each."""
+"""The severity of a pause, in a few levels with a sign and a colour each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HAS_COLOR = not os.environ.get("NO_COLOR")
 
 
 def _style(color: str, bgcolor: str | None = None, bold: bool = False, underline: bool = False) -> Style:
-    """A style, which without colours still has the rest of it."""
+    """A style; without its colours if the terminal has none."""
     shades = {"color": color, "bgcolor": bgcolor} if HAS_COLOR else {}
     return Style(**shades, bold=bold or None, underline=underline or None)  # type: ignore[arg-type]
 
@@ -52,14 +52,14 @@ Levels = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def of_pause(share: float | None, frames_per_s: float | None) -> int:
-    """Of one pause: by its share of the time or, where nobody counts that, by its frames."""
+    """The severity of a pause by its share of time or, if that is not counted, by its frames."""
     if share is not None:
         return bisect_right(_SHARES, share)
     return bisect_right(_FRAMES_PER_S, frames_per_s or 0.0)
 
 
 def of_ports(snapshot: Snapshot) -> tuple[Levels, Levels]:
-    """Of every port at its worst priority: (that it is stopped, that it stops the other end)."""
+    """Of every port at its worst priority: (of being paused, of pausing the other end)."""
     stopped = _worst(snapshot, RX_PAUSE_FRAMES, RX_PAUSE_US)
     stopped = np.where(snapshot.storms.any(axis=1), ALL, stopped)
     stops = _worst(snapshot, TX_PAUSE_FRAMES, TX_PAUSE_US)

@@ -92,4 +92,4 @@ def test_a_file_without_lossless_priorities_has_nothing_to_explain(file: Path) -
     file.write_text("".join(line for line in TEXT.splitlines(True) if not line.startswith("pfc")))
     done = explain(file)
     assert done.returncode == 2
-    assert "pfc: wanted" in done.stderr
+    assert "pfc: the file has no such section" in done.stderr
