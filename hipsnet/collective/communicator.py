@@ -116,7 +116,7 @@ class Communicator:
     def _greeting(self) -> Greeting:
         s = self._settings
         configuration = (
-            f"fabric {self._fabric.name} {self._fabric.shape.title} {self._fabric.dims}, transport {s.transport}, "
+            f"fabric {self._fabric.name} {self._fabric.shape}, transport {s.transport}, "
             f"algorithm {s.algorithm}, "
             f"exchange {','.join(s.exchange) or 'default'}, one-way {s.one_way:d}, servers {s.servers}, "
             f"chunk {s.chunk_bytes}"

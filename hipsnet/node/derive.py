@@ -71,7 +71,7 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
 
 
 def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeConfig:
-    """The desired state of a switch's lab namespace: a bridge (BCube), a router (Fat-Tree), or a soft switch."""
+    """The desired state of a switch's lab namespace: a bridge, a router, or a soft switch."""
     names = [port.name for port in switch.ports]
     if topology.lab.switch == "lossless":
         return _soft_switch_config(topology, fabric, switch, names)

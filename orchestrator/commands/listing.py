@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from hipsnet.errors import InputError
-from hipsnet.topology import layout
 from orchestrator import topology_file
 from orchestrator.commands.arguments import Json
 from orchestrator.jobs.registry import Job, running_jobs
@@ -67,7 +66,7 @@ def _listed(name: str) -> _Listed:
         try:
             topology, fabric = topology_file.load(Path(found.file))
             if fabric.name == name:
-                shape = layout.arrange(topology, fabric).title.partition(": ")[2]
+                shape = fabric.shape.title
                 servers, processes = len(fabric.servers), background.needed(topology, fabric)
         except InputError:
             pass  # edited or removed since: what the kernel has is listed all the same

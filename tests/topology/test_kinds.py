@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hipsnet.topology import KINDS
+from hipsnet.topology import KINDS, FabricKind
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "hipsnet" / "topology" / "kinds"
@@ -68,3 +68,11 @@ def test_a_kind_is_one_module_of_its_own(kind: type) -> None:
     assert kind.__module__.startswith("hipsnet.topology.kinds.")
     assert kind.__module__ not in {other.__module__ for other in others}
     assert kind.__doc__
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_text_of_a_shape_names_every_parameter(kind: type[FabricKind]) -> None:
+    """Ranks compare this text: a job whose ranks see different fabrics is refused."""
+    text = str(kind.sample())
+    assert all(f"{field}=" in text for field in kind.model_fields)
+    assert len(text) < 120

@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.help import tables
-from tools.documentation import api
+from tools.documentation import api, kinds
 
 ROOT = Path(__file__).parents[2]
 _TABLES = {
-    ROOT / "hipsnet/topology/README.md": {"keys": tables.keys},
+    ROOT / "hipsnet/topology/README.md": {"keys": tables.keys, "kinds": kinds.table},
     ROOT / "orchestrator/README.md": {"settings": tables.settings, "exit codes": tables.exit_codes},
 }
 

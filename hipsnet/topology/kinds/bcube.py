@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Interface, IPv4Network
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ class BCube(FabricKind):
     n: int = Field(ge=2, le=1024, description="ports of every switch = servers in every group")
     levels: int = Field(ge=1, le=16, description="levels of switches = ports of every server")
 
+    example: ClassVar[dict[str, Any]] = {"n": 3, "levels": 2}
     level_noun: ClassVar[str] = "level"
     port_noun: ClassVar[str] = "level"
     option_names: ClassVar[dict[str, str]] = {"n": "ports"}

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,7 @@ class Dragonfly(FabricKind):
     servers: int = Field(ge=1, le=256, description="servers p at each router, with one port each")
     global_links: int = Field(ge=1, le=256, description="cables h from each router to other groups")
 
+    example: ClassVar[dict[str, Any]] = {"groups": 9, "routers": 4, "servers": 2, "global_links": 2}
     level_noun: ClassVar[str] = "layer"
     deadlock_note: ClassVar[str] = (
         "minimal routes on a Dragonfly need two virtual channels, one before and one behind the global cable, "

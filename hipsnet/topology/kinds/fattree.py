@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Network
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -42,6 +42,7 @@ class FatTree(FabricKind):
         default=None, description="ports of every switch; the smallest that fits unless given"
     )
 
+    example: ClassVar[dict[str, Any]] = {"servers": 16}
     level_noun: ClassVar[str] = "layer"
 
     @property

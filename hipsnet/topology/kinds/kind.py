@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from hipsnet.topology.addressing import Numbering, Plan
 from hipsnet.topology.diagram import Line
@@ -43,6 +43,8 @@ class FabricKind(Section, ABC):
 
     kind: str
 
+    example: ClassVar[Mapping[str, Any]]
+    """Parameters of a small fabric, for the documentation."""
     level_noun: ClassVar[str]
     """The noun for a level of cables, each of which has its own /16: level, dimension, layer."""
     port_noun: ClassVar[str] = "NIC"
@@ -61,6 +63,11 @@ class FabricKind(Section, ABC):
         """Return the value of `fabric.kind` in a topology file."""
         (name,) = get_args(cls.model_fields["kind"].annotation)
         return str(name)
+
+    @classmethod
+    def sample(cls) -> Self:
+        """Return the shape of `example`."""
+        return cls(kind=cls.kind_name(), **cls.example)
 
     # Numbers.
 

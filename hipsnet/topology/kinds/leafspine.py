@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Network
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -43,6 +43,7 @@ class LeafSpine(FabricKind):
         description="cables from each leaf to each spine; fewer than servers x nics / spines oversubscribe",
     )
 
+    example: ClassVar[dict[str, Any]] = {"leaves": 3, "spines": 2, "servers": 2}
     level_noun: ClassVar[str] = "layer"
 
     @property

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -35,6 +35,7 @@ class Torus(FabricKind):
         description="servers along each dimension, dimension 0 first; a dimension of 2 has one cable per pair",
     )
 
+    example: ClassVar[dict[str, Any]] = {"dims": (3, 3)}
     level_noun: ClassVar[str] = "dimension"
     port_noun: ClassVar[str] = "dimension"
     has_detours: ClassVar[bool] = True
