@@ -51,8 +51,8 @@ struct stack_completion {
 struct stack_port_counters {
 	u64 rx_frames, rx_pauses, rx_dropped; /* dropped: by the endpoint, or malformed PFC frames */
 	u64 tx_frames, tx_bytes, tx_pauses;
-	u64 paced;                           /* frames delayed by the rate */
-	u64 paused;                          /* frames delayed by a pause */
+	u64 paced;                           /* times that the rate delayed a frame */
+	u64 paused;                          /* times that a pause delayed a frame */
 	u64 most_waiting;                    /* chunks in the socket, at most */
 	u64 transit_frames, transit_dropped; /* received here for another port: held; dropped */
 	u64 most_held;                       /* chunks held in transit, at most */
