@@ -20,6 +20,7 @@ from pyroute2 import IPRoute
 
 import hipsnet
 import hipsnet.errors
+from hipsnet.engine.library import library
 from hipsnet.node import namespace
 from hipsnet.topology import build, parse
 
@@ -56,6 +57,7 @@ class Arena:
         self, body: Body, per_rank: dict[int, dict[str, Any]] | None = None, **settings: Any
     ) -> Iterator[list[Rank]]:
         """Start `body` on every rank; `per_rank` settings go before those of all. Ends what is still there."""
+        library()  # compiled once, and not by every rank
         token = secrets.token_hex(8)
         given = {
             "topology": str(self.file),
