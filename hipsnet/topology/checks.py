@@ -61,10 +61,11 @@ def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
     """Every server and every port has to be there, once."""
     dims, ports = topology.fabric.radices, topology.fabric.ports_per_server
     names = [server_name(digits_of(rank, dims), dims) for rank in range(prod(dims))]
+    known = set(names)
     macs: dict[str, str] = {}
     interfaces: dict[tuple[str, str], str] = {}
     for name, host in nodes.items():
-        if name not in names:
+        if name not in known:
             yield Finding(("nodes", name), "a server that the fabric has not", f"{names[0]} to {names[-1]}")
             continue
         if len(host.ports) != ports:
