@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How digits become addresses: each digit takes its own bits, so that a prefix names leading digits.
+"""Addresses from digits: each digit has its own bits, so that a prefix names leading digits.
 
-That makes correcting one digit after the other a longest-prefix match: at a node, the longest prefix of the
-destination that a route names ends at the first digit that is still wrong, and the route leads to the
-neighbour in which that digit is right.
+Correcting one digit after the other is then a longest-prefix match: the longest prefix of the destination
+that a route of a node names ends at the first digit that differs from the node's, and the route leads to the
+neighbour in which this digit is correct.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def correcting_routes(
 def digits_of(rank: int, dims: Sequence[int]) -> tuple[int, ...]:
     """Return the rank's digits, digit 0 (the least significant) first."""
     digits = []
-    for side in dims:
-        rank, digit = divmod(rank, side)
+    for radix in dims:
+        rank, digit = divmod(rank, radix)
         digits.append(digit)
     return tuple(digits)
 
@@ -104,16 +104,16 @@ def digits_of(rank: int, dims: Sequence[int]) -> tuple[int, ...]:
 def rank_of(digits: Sequence[int], dims: Sequence[int]) -> int:
     """Return the rank of these digits, digit 0 first."""
     rank = 0
-    for digit, side in zip(reversed(digits), reversed(dims), strict=True):
-        rank = rank * side + digit
+    for digit, radix in zip(reversed(digits), reversed(dims), strict=True):
+        rank = rank * radix + digit
     return rank
 
 
 def digits_text(digits: Sequence[int], dims: Sequence[int]) -> str:
-    """Write digits as names do: the highest first, all of one width."""
+    """Return the digits as text for a name: the highest first, each as wide as its largest value."""
     return "".join(
-        f"{digit:0{len(str(side - 1))}d}"
-        for digit, side in zip(reversed(digits), reversed(dims), strict=True)
+        f"{digit:0{len(str(radix - 1))}d}"
+        for digit, radix in zip(reversed(digits), reversed(dims), strict=True)
     )
 
 
@@ -123,7 +123,7 @@ def server_name(digits: Sequence[int], dims: Sequence[int]) -> str:
 
 
 def address_of(port: Port) -> IPv4Address:
-    """Return the address of a port that is known to have one."""
+    """Return the address of a port that has one."""
     assert port.address is not None
     return port.address.ip
 
@@ -131,8 +131,8 @@ def address_of(port: Port) -> IPv4Address:
 def mac_source(topology: Topology) -> Callable[[str, int], str]:
     """Return the function that gives the port (node, index) its MAC address; call it once per port, in order.
 
-    02:48 marks an address as locally administered by hipsnet; 16 bits of a hash of the fabric's name keep
-    fabrics apart, 16 bits number the ports. A MAC that the file gives wins.
+    02:48 marks an address as locally administered by hipsnet; 16 bits of a hash of the fabric's name
+    distinguish fabrics, 16 bits number the ports. A MAC address in the file takes precedence.
     """
     running = itertools.count()
     mark = bytes((0x02, 0x48)) + hashlib.sha256(topology.name.encode()).digest()[:2]

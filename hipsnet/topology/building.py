@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a topology to its fabric, and from a fabric to its servers by name."""
+"""Builds the fabric of a topology, and finds servers by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build(topology: Topology) -> Fabric:
 
 
 def find_server(fabric: Fabric, text: str) -> Server:
-    """Return the server called `text`, with or without its leading `s`; InputError lists what there is."""
+    """Return the server called `text`, with or without its leading `s`; InputError lists the servers."""
     for name in (text, f"s{text}"):
         node = fabric.nodes.get(name)
         if isinstance(node, Server):
@@ -27,6 +27,5 @@ def find_server(fabric: Fabric, text: str) -> Server:
     near = difflib.get_close_matches(text, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InputError(
-        f"no server {text!r} in {fabric.name}: "
-        f"wanted one of its {len(names)} servers, {', '.join(shown)}{hint}"
+        f"no server {text!r} in {fabric.name}, which has {len(names)} servers, {', '.join(shown)}{hint}"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a topology file must satisfy beyond the types of its keys."""
+"""Checks of a topology file beyond the types of its keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def findings(topology: Topology) -> Iterator[Finding]:
 
 
 def _deadlock(topology: Topology) -> Iterator[Finding]:
-    """Lossless traffic must not be able to wait for itself in a circle."""
+    """The channels of lossless traffic must not form a cycle."""
     if topology.pfc is None:
         return
     ways, fabric = topology.pfc.routes, build(topology)
@@ -58,7 +58,7 @@ def _deadlock(topology: Topology) -> Iterator[Finding]:
 
 
 def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
-    """Every server and every port has to be there, once."""
+    """Every server and every port must be present, once."""
     dims, ports = topology.fabric.radices, topology.fabric.ports_per_server
     names = [server_name(digits_of(rank, dims), dims) for rank in range(prod(dims))]
     known = set(names)
@@ -66,7 +66,7 @@ def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
     interfaces: dict[tuple[str, str], str] = {}
     for name, host in nodes.items():
         if name not in known:
-            yield Finding(("nodes", name), "a server that the fabric has not", f"{names[0]} to {names[-1]}")
+            yield Finding(("nodes", name), "a server that is not in the fabric", f"{names[0]} to {names[-1]}")
             continue
         if len(host.ports) != ports:
             yield Finding(
@@ -90,7 +90,7 @@ def _nodes(topology: Topology, nodes: dict[str, Host]) -> Iterator[Finding]:
 
 
 def _thresholds(topology: Topology) -> Iterator[Finding]:
-    """Marking begins below where it is full; RoCE's priority is lossless, and thresholds lose no packets."""
+    """ECN thresholds are in order, the RoCE priority is lossless, and PFC thresholds lose no packets."""
     ecn = topology.roce.ecn
     if units.parse_size(ecn.kmin) > units.parse_size(ecn.kmax):
         yield Finding(("roce", "ecn", "kmin"), ecn.kmin, f"at most kmax, {ecn.kmax}")
@@ -100,14 +100,14 @@ def _thresholds(topology: Topology) -> Iterator[Finding]:
     if len(set(pfc.priorities)) != len(pfc.priorities):
         yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), "every priority once")
     if topology.roce.priority not in pfc.priorities:
-        wanted = f"a list that holds roce.priority, {topology.roce.priority}"
+        wanted = f"a list that contains roce.priority, {topology.roce.priority}"
         yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), wanted)
     for key, found, allowed in headroom.misfits(topology, pfc):
         yield Finding(("pfc", key), found, allowed)
 
 
 def _cards(topology: Topology) -> Iterator[Finding]:
-    """What no card can do at once, or what would lose packets on it."""
+    """Settings that exclude one another on a card, or that would lose packets."""
     nic, pfc, roce = topology.nic, topology.pfc, topology.roce
     if nic.pause == "on" and pfc is not None:
         yield Finding(
@@ -128,7 +128,7 @@ def _cards(topology: Topology) -> Iterator[Finding]:
 
 
 def _buffers(topology: Topology, buffers: PortBuffers, pfc: Pfc) -> Iterator[Finding]:
-    """The buffer of lossless priorities has to hold their headrooms and what is below XOFF."""
+    """The buffer of lossless priorities must hold their headrooms and the bytes below XOFF."""
     lossless = next(found for found in headroom.thresholds(topology) if found.lossless)
     each = lossless.headroom + (lossless.xoff or topology.link.mtu + 14)
     for number, size in enumerate(buffers.sizes):
@@ -139,7 +139,7 @@ def _buffers(topology: Topology, buffers: PortBuffers, pfc: Pfc) -> Iterator[Fin
 
 
 def _soft_switches(topology: Topology) -> Iterator[Finding]:
-    """A soft switch has a bit for each of its ports in a word."""
+    """The soft switch has 64 ports at most: a bit of a word for each."""
     ports = topology.fabric.switch_ports
     if topology.lab.switch == "lossless" and ports > SOFT_SWITCH_PORTS:
         allowed = f"at most {SOFT_SWITCH_PORTS} ports in a switch, or lab.switch: bridge"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Can lossless traffic wait for itself in a circle? The channel-dependency graph of the routes in use says.
+"""Deadlock analysis: cycles in the channel-dependency graph of the routes that lossless traffic uses.
 
 A channel is one direction of a cable, named by the port that sends into it. A packet that holds one channel
-and wants the next makes the first depend on the second; a network whose channels depend on one another in a
-circle can deadlock (Dally and Seitz, IEEE ToC 1987), and with PFC it stays so.
+and requests the next makes the first depend on the second. A network whose channels depend on one another in a
+cycle can deadlock (Dally and Seitz, IEEE ToC 1987), and with PFC the deadlock lasts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Graph = dict[Channel, set[Channel]]
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a node does with the addresses of a prefix: out of `sender`, into `receiver`."""
+    """A node forwards the addresses of a prefix out of `sender`, into `receiver`."""
 
     prefix: IPv4Network
     sender: Port
@@ -32,13 +32,13 @@ class _Entry:
 
 
 def cycle(fabric: Fabric, ways: Ways) -> tuple[str, ...] | None:
-    """Return a circle of channels that wait for one another, first and last the same, or None.
+    """Return a cycle of channels that wait for one another, the first repeated at the end, or None.
 
     `ways` are the routes that lossless traffic may take: "neighbours", one hop only, as HiPS itself goes (where
     servers have routers as their neighbours: the same as "fixed"); "fixed", the routes to the identities;
     "disjoint", those to every port address and the path sets' detours.
     """
-    found = circle(_graph(fabric, ways))
+    found = shortest_cycle(_graph(fabric, ways))
     return tuple(f"{node}.{fabric.nodes[node].ports[index].name}" for node, index in found) if found else None
 
 
@@ -51,7 +51,7 @@ def cure(fabric: Fabric, ways: Ways) -> Ways | None:
 
 def _graph(fabric: Fabric, ways: Ways) -> Graph:
     graph: Graph = defaultdict(set)
-    if ways == "neighbours" and not _behind_routers(fabric):  # every packet is consumed where it arrives
+    if ways == "neighbours" and not _behind_routers(fabric):  # the receiver consumes every packet
         return graph
     for base in _server_subnets(fabric) if ways == "disjoint" else [fabric.identities]:
         table = _table(fabric, base)
@@ -77,7 +77,7 @@ def _server_subnets(fabric: Fabric) -> tuple[IPv4Network, ...]:
 
 
 def _table(fabric: Fabric, base: IPv4Network) -> dict[str, list[_Entry]]:
-    """Return, for each node, what it does with the addresses in `base`: its routes and its neighbours."""
+    """Return, for each node, its entries for the addresses in `base`: routes and neighbours."""
     nodes = fabric.nodes.values()
     ports = {port.address.ip: port for node in nodes for port in node.ports if port.address}
     table: dict[str, list[_Entry]] = {}
@@ -106,7 +106,7 @@ def _neighbours(fabric: Fabric, port: Port) -> list[Port]:
 
 
 def _after(fabric: Fabric, entry: _Entry, table: list[_Entry]) -> Iterator[Port]:
-    """Yield the ports by which packets that came by `entry` go on: narrower prefixes, the next wider one."""
+    """Yield the ports that forward packets received by `entry`: narrower prefixes and the next wider one."""
     prefix, here = entry.prefix, fabric.nodes[entry.receiver.node]
     own = {port.address.ip for port in here.ports if port.address}
     own |= {here.identity} if isinstance(here, Server) else set()
@@ -120,9 +120,9 @@ def _after(fabric: Fabric, entry: _Entry, table: list[_Entry]) -> Iterator[Port]
 
 
 def _depend(fabric: Fabric, graph: Graph, sender: Port, receiver: Port, following: Iterable[Port]) -> None:
-    """Note that packets from `sender` into `receiver` wait for the ports `following`."""
+    """Record that packets from `sender` into `receiver` wait for the ports `following`."""
     channel, last_cable = (sender.node, sender.index), fabric.peer(receiver)
-    if last_cable != sender:  # a layer-2 switch stands between, and holds packets as well
+    if last_cable != sender:  # a layer-2 switch in between holds packets, too
         graph[channel].add((last_cable.node, last_cable.index))
         channel = (last_cable.node, last_cable.index)
     graph[channel].update((port.node, port.index) for port in following)
@@ -131,7 +131,7 @@ def _depend(fabric: Fabric, graph: Graph, sender: Port, receiver: Port, followin
 def _add_detours(fabric: Fabric, graph: Graph, level: int, table: dict[str, list[_Entry]]) -> None:
     """Add the first hops that a source takes against the routes, to its neighbours of `level`, as in `paths`.
 
-    From there the other digits come first, or on a torus the ring is followed further the same way.
+    From there the other digits are corrected first, or on a torus the packet continues along the ring.
     """
     for server in fabric.servers:
         for port in server.ports:
@@ -145,9 +145,9 @@ def _add_detours(fabric: Fabric, graph: Graph, level: int, table: dict[str, list
                     _depend(fabric, graph, port, aside, following)
 
 
-def circle(graph: Graph) -> list[Channel] | None:
-    """Return a shortest circle through one of the channels that lie on any, its first channel repeated."""
-    start = _on_a_circle(graph)
+def shortest_cycle(graph: Graph) -> list[Channel] | None:
+    """Return a shortest cycle through one of the channels that lie on any, its first channel repeated."""
+    start = _on_a_cycle(graph)
     if start is None:
         return None
     before: dict[Channel, Channel] = {}
@@ -158,14 +158,14 @@ def circle(graph: Graph) -> list[Channel] | None:
             if following not in before:
                 before[following] = channel
                 waiting.append(following)
-    circle = [start, before[start]]
-    while circle[-1] != start:
-        circle.append(before[circle[-1]])
-    return circle[::-1]
+    cycle = [start, before[start]]
+    while cycle[-1] != start:
+        cycle.append(before[cycle[-1]])
+    return cycle[::-1]
 
 
-def _on_a_circle(graph: Graph) -> Channel | None:
-    """Take away the channels that wait for nobody until none is left, or only such as wait in circles."""
+def _on_a_cycle(graph: Graph) -> Channel | None:
+    """Remove the channels that wait for none until all are removed, or the rest leads to cycles."""
     waits = {channel: set(following) for channel, following in graph.items()}
     waited: dict[Channel, list[Channel]] = defaultdict(list)
     for channel, following in graph.items():
@@ -182,7 +182,7 @@ def _on_a_circle(graph: Graph) -> Channel | None:
                 free.append(channel)
     if not waits:
         return None
-    channel = min(waits)  # some that are left only lead to a circle: follow one to it
+    channel = min(waits)  # some of the rest only lead to a cycle: follow one to it
     seen: set[Channel] = set()
     while channel not in seen:
         seen.add(channel)

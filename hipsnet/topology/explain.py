@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the schema allows at a key, in words: the JSON Schema is the one source for editors and for errors."""
+"""Describes what the schema allows at a key. The JSON Schema is the one source for editors and error messages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network is made of: servers and switches with ports, and the links between them."""
+"""The data of a network: servers and switches with ports, and the links between them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Path:
-    """A way from one server to another; `destination` is the address that makes every node take this way."""
+    """A path from one server to another; `destination` is the address that makes every node forward along it."""
 
     source: str
     target: str
@@ -120,7 +120,7 @@ class Fabric:
 
     @property
     def kind(self) -> str:
-        """The kind's name, to be shown; what depends on the kind is asked of `shape`."""
+        """The kind's name, for display; `shape` knows everything that depends on the kind."""
         return self.shape.kind
 
     @cached_property

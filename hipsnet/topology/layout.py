@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a fabric to the picture that a person would show of it."""
+"""The picture of a fabric."""
 
 from __future__ import annotations
 

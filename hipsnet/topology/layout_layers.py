@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hipsnet.topology.fabric import Fabric, Port, Server, Switch
 from hipsnet.topology.picture import Box, Point, Wire, text_width
 
-MANY = 27  # more servers than this stand upright, or the row would be too long to read
+MANY = 27  # more servers than this stand upright, which keeps the row readable
 SWITCH_HEIGHT = 0.34
 GAP = 0.16
 
@@ -36,7 +36,7 @@ def _plug(fabric: Fabric, boxes: dict[str, Box], port: Port, up: bool) -> Point:
 
 
 def server_row(servers: Sequence[Server], gaps: Sequence[float]) -> dict[str, Box]:
-    """Put servers side by side at y = 0; `gaps` is the extra room before each."""
+    """Put servers side by side at y = 0; `gaps` is the extra space before each."""
     upright = len(servers) > MANY
     long, short = 0.26 + text_width(servers[0].name), 0.26 if upright else 0.34
     width, height = (short, long) if upright else (long, short)
@@ -51,9 +51,9 @@ def server_row(servers: Sequence[Server], gaps: Sequence[float]) -> dict[str, Bo
 def switch_row(switches: Sequence[Switch], left: float, right: float, y: float) -> dict[str, Box]:
     """Spread switches over a row, each in the middle of an equal share."""
     share = (right - left) / len(switches)
-    wanted = 0.36 + text_width(switches[0].name) + 0.03 * len(switches[0].ports)
-    upright = wanted > 0.95 * share
-    width, height = (min(SWITCH_HEIGHT, 0.9 * share), wanted) if upright else (wanted, SWITCH_HEIGHT)
+    needed = 0.36 + text_width(switches[0].name) + 0.03 * len(switches[0].ports)
+    upright = needed > 0.95 * share
+    width, height = (min(SWITCH_HEIGHT, 0.9 * share), needed) if upright else (needed, SWITCH_HEIGHT)
     return {
         switch.name: Box(
             switch.name, "switch", switch.level, left + (index + 0.5) * share, y, width, height, upright

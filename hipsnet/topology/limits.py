@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sizes fit into the prefixes and the MAC numbers, and which size does where one does not."""
+"""Whether a fabric fits into the address prefixes and MAC numbers, and which smaller one does."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def misplaced(shape: FabricKind, addresses: Addresses) -> str | None:
     """Return what is wrong with the base prefixes of this fabric, or None."""
     base, wanted = addresses.ports, len(shape.cable_levels)
     if base.prefixlen > addressing.SUBNET_BITS:
-        return f"{base} has no room for a /16"
+        return f"{base} is smaller than a /16"
     if 1 << (addressing.SUBNET_BITS - base.prefixlen) < wanted:
-        return f"{base} has room for {1 << (addressing.SUBNET_BITS - base.prefixlen)} of the {wanted} /16s"
+        return f"{base} has {1 << (addressing.SUBNET_BITS - base.prefixlen)} of the {wanted} /16s required"
     for subnet in itertools.islice(base.subnets(new_prefix=addressing.SUBNET_BITS), wanted):
         if subnet.overlaps(addresses.identity):
             return f"{addresses.identity} overlaps {subnet}, which holds port addresses"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a picture of a fabric consists of: boxes, wires and regions, in inches, y upwards."""
+"""The elements of a picture of a fabric: boxes, wires and regions, in inches, y upwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Region:
-    """What is drawn behind nodes that belong together: its lower left corner and size."""
+    """A background behind the nodes of a group: its lower left corner and size."""
 
     label: str
     x: float
@@ -54,7 +54,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Picture:
-    """A whole picture; `levels` says what the colour of each level of cables means."""
+    """A whole picture; `levels` is the legend: the meaning of the colour of each level of cables."""
 
     title: str
     subtitle: str
@@ -65,11 +65,11 @@ class Picture:
 
 
 def text_width(text: str) -> float:
-    """Return the room that a label takes."""
+    """Return the width of a label."""
     return 0.085 * len(text)
 
 
 def span(boxes: Iterable[Box]) -> tuple[float, float]:
-    """Return the left and the right end of some boxes."""
+    """Return the left and the right end of these boxes."""
     boxes = tuple(boxes)
     return min(box.x - box.width / 2 for box in boxes), max(box.x + box.width / 2 for box in boxes)

@@ -32,5 +32,5 @@ def paths(fabric: Fabric, src_name: str, dst_name: str) -> tuple[Path, ...]:
     """
     source, target = find_server(fabric, src_name), find_server(fabric, dst_name)
     if source is target:
-        raise InputError(f"no path from {source.name} to itself: wanted two different servers")
+        raise InputError(f"no path from {source.name} to itself; name two different servers")
     return tuple(sorted(fabric.shape.paths(fabric, source, target), key=lambda path: len(path.hops)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hipsnet.topology.deadlock import Graph, circle
+from hipsnet.topology.deadlock import Graph, shortest_cycle
 from orchestrator.telemetry.events import Event
 from orchestrator.telemetry.fields import BUFFER, PRIORITIES
 from orchestrator.telemetry.ports import NOBODY, WatchedPorts
@@ -55,7 +55,7 @@ def _circles(ports: WatchedPorts, rates: Rates, storms: Flags, priority: int) ->
     # Only the queue of the priority counts: a port's queueing discipline does not see the frames of an endpoint.
     stuck = storms[:, priority] & ~(rates.amounts[BUFFER, :, priority] == 0)
     graph = _graph(ports, stuck)
-    while (found := circle(graph)) is not None:
+    while (found := shortest_cycle(graph)) is not None:
         on_it = set(found)
         names = [f"{node}.{ports.fabric.nodes[node].ports[index].name}" for node, index in found[:-1]]
         first = names.index(min(names))

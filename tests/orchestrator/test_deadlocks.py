@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipsnet.topology.deadlock import circle
+from hipsnet.topology.deadlock import shortest_cycle
 from orchestrator.telemetry import fields
 from orchestrator.telemetry.deadlocks import Deadlock, changes, deadlocks
 from orchestrator.telemetry.events import storms
@@ -103,7 +103,7 @@ def test_it_begins_and_ends_once() -> None:
 @given(st.dictionaries(st.integers(0, 7), st.sets(st.integers(0, 7)), max_size=8))
 def test_a_circle_is_found_exactly_if_there_is_one(edges: dict[int, set[int]]) -> None:
     graph = {("n", one): {("n", other) for other in others} for one, others in edges.items()}
-    found = circle(graph)
+    found = shortest_cycle(graph)
     reach = np.zeros((8, 8), bool)
     for one, others in edges.items():
         reach[one, list(others)] = True

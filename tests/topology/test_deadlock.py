@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channel-dependency graph finds the circles that are there, and no others."""
+"""The channel-dependency graph finds the cycles that are there, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.topology.conftest import MakeFabric, MakePackets, Packets
 Graph = dict[tuple[str, int], set[tuple[str, int]]]
 
 
-def has_circle(graph: Graph) -> bool:
+def has_cycle(graph: Graph) -> bool:
     """Whether taking away what waits for nothing leaves something: the definition, by brute force."""
     graph = {channel: set(after) for channel, after in graph.items()}
     while free := [channel for channel, after in graph.items() if not after & graph.keys()]:
@@ -60,7 +60,7 @@ def test_the_identity_routes_are_judged_as_their_packets_are(
 ) -> None:
     fabric = make_fabric(shape)
     graph = waits(fabric, fixed_walks(fabric, packets(shape)))
-    assert (deadlock.cycle(fabric, "fixed") is not None) == has_circle(graph)
+    assert (deadlock.cycle(fabric, "fixed") is not None) == has_cycle(graph)
 
 
 def test_the_path_sets_are_judged_as_their_packets_are(
@@ -68,10 +68,10 @@ def test_the_path_sets_are_judged_as_their_packets_are(
 ) -> None:
     fabric = make_fabric(shape)
     graph = waits(fabric, disjoint_walks(fabric, packets(shape)))
-    assert (deadlock.cycle(fabric, "disjoint") is not None) == has_circle(graph)
+    assert (deadlock.cycle(fabric, "disjoint") is not None) == has_cycle(graph)
 
 
-def test_a_named_circle_is_one_of_packets(shape: str, make_fabric: MakeFabric, packets: MakePackets) -> None:
+def test_a_named_cycle_is_one_of_packets(shape: str, make_fabric: MakeFabric, packets: MakePackets) -> None:
     fabric = make_fabric(shape)
     both: list[tuple[Ways, Iterable[Iterable[Hop]]]] = [
         ("fixed", fixed_walks(fabric, packets(shape))),
@@ -122,7 +122,7 @@ def test_known_verdicts(flow: str, fixed: bool, disjoint: bool, make_fabric: Mak
         ("{kind: torus, dims: [4, 4]}", "fixed", "neighbours"),
     ],
 )
-def test_a_file_is_refused_with_its_circle_and_a_cure_that_works(flow: str, ways: str, cure: str) -> None:
+def test_a_file_is_refused_with_its_cycle_and_a_cure_that_works(flow: str, ways: str, cure: str) -> None:
     text = f"version: 1\nname: demo\nfabric: {flow}\npfc:\n  priorities: [3]\n  routes: "
     with pytest.raises(TopologyError) as refusal:
         parse(text + ways, "t.yaml")

@@ -185,7 +185,7 @@ BAD = {
     ),
     "a prefix without room": (
         head("addresses:\n  ports: 192.168.0.0/16\n"),
-        *(4, "addresses", "room for 1 of the 2 /16s", "2 /16s", None),
+        *(4, "addresses", "has 1 of the 2 /16s required", "2 /16s", None),
     ),
     "overlapping prefixes": (
         head("addresses:\n  identity: 10.1.0.0/16\n"),
@@ -240,14 +240,14 @@ BAD = {
     ),
     "a lossy RoCE priority": (
         head("pfc:\n  priorities: [4, 5]\n"),
-        *(5, "pfc.priorities", "4, 5", "holds roce.priority, 3", None),
+        *(5, "pfc.priorities", "4, 5", "contains roce.priority, 3", None),
     ),
     "a priority twice": (head("pfc: {priorities: [3, 3]}\n"), 4, "pfc.priorities", "3, 3", "once", None),
     "unknown routes": (
         head("pfc:\n  routes: all\n"),
         *(5, "pfc.routes", "all", "neighbours, fixed or disjoint", None),
     ),
-    "a circle": (head("pfc:\n  routes: disjoint\n"), 5, "pfc.routes", "l0g0.p0 -> s00.p1", "fixed", None),
+    "a cycle": (head("pfc:\n  routes: disjoint\n"), 5, "pfc.routes", "l0g0.p0 -> s00.p1", "fixed", None),
     "XON above XOFF": (head("pfc: {xon: 2KiB, xoff: 1KiB}\n"), 4, "pfc.xon", "2KiB", "less than xoff", None),
     "XON at XOFF": (head("pfc: {xon: 1024B, xoff: 1KiB}\n"), 4, "pfc.xon", "1024B", "less than xoff", None),
     "too little headroom": (
@@ -297,7 +297,7 @@ BAD = {
     "a server that is not": (
         TWO + "nodes:\n  s0: {ports: [{interface: a}]}\n  s1: {ports: [{interface: a}]}\n"
         "  s2: {ports: [{interface: a}]}\n",
-        *(7, "nodes.s2", "a server that the fabric has not", "s0 to s1", None),
+        *(7, "nodes.s2", "a server that is not in the fabric", "s0 to s1", None),
     ),
     "a server missing": (
         TWO + "nodes:\n  s0: {ports: [{interface: eth1}]}\n",
@@ -329,6 +329,11 @@ BAD = {
     "an interface without a name": (
         TWO + "nodes:\n  s0:\n    ports:\n    - eth1\n",
         *(7, "nodes.s0.ports[0]", "eth1", "a mapping with the keys interface, mac", None),
+    ),
+    "a soft switch too large": (
+        "version: 1\nname: demo\nfabric: {kind: leafspine, leaves: 2, spines: 5, servers: 60}\n"
+        "lab: {switch: lossless}\n",
+        *(3, "fabric", "a switch with 65 ports", "at most 64 ports in a switch, or lab.switch: bridge", None),
     ),
     "an unknown switch": (HEAD + "lab: {switch: hub}\n", 4, "lab.switch", "hub", "bridge", None),
 }
