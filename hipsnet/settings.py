@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one process of a job has to know: its settings, and the environment variables that carry them.
+"""The settings of one process of a job, and the environment variables that carry them.
 
 `VARIABLES` is the only place where a setting, its variable and its flag of `hipsnet run` meet.
 """
