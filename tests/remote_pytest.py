@@ -32,7 +32,7 @@ _TERMINATE_S = 60.0
 Outputs = Iterator[tuple[Stream, bytes]]
 
 
-def pytest_command(nodeids: Sequence[str]) -> list[str]:
+def remote_command(nodeids: Sequence[str]) -> list[str]:
     """The command that runs these tests and reports them as tests.reporting does."""
     return [
         # Each plugin takes seconds to import on an emulated processor; only the timeouts are needed.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hipsnet.errors import CapabilityError
-from tests.remote_pytest import REPOSITORY, Outputs, RemoteRun, pytest_command
+from tests.remote_pytest import REPOSITORY, Outputs, RemoteRun, remote_command
 
 TESTS = """
 import os, sys
@@ -78,7 +78,7 @@ def reports(pytestconfig: pytest.Config, tmp_path: Path) -> Callable[..., Report
     ) -> Reports:
         (tmp_path / "test_remote.py").write_text(text)
         items = {name: Item(f"test_remote.py::{name}") for name in (*names, *wanted)}
-        command = pytest_command([items[name].nodeid for name in names])
+        command = remote_command([items[name].nodeid for name in names])
         nodeids = [item.nodeid for item in items.values()]
         remote = RemoteRun(pytestconfig, nodeids, outputs or locally(command, tmp_path))
         return {name: remote.reports(item) for name, item in items.items()}  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from kernel import cache_folder
-from tests.remote_pytest import Outputs, pytest_command, read_outputs
+from tests.remote_pytest import Outputs, read_outputs, remote_command
+from tests.vm.inside import dcb_module
 from tools.virtual_machine.installed import find_kernel, require_programs
 
 MODULES = ("veth", "ib_uverbs", "rdma_rxe")
@@ -22,10 +23,12 @@ def in_machine(nodeids: Sequence[str]) -> Outputs:
     """
     require_programs()
     find_kernel()
+    if any("test_dcb" in nodeid for nodeid in nodeids):
+        dcb_module.prepare()
     # The compile cache is shared with the host: a compiler takes minutes on an emulated processor.
     cache = cache_folder()
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     modules = [word for module in MODULES for word in ("--module", module)]
     options = [*modules, "--memory", MEMORY, "--timeout", str(TIMEOUT_S), "--writable", str(cache)]
     tool = [sys.executable, "-m", "tools.virtual_machine", *options]
-    yield from read_outputs([*tool, "--", *pytest_command(nodeids)])
+    yield from read_outputs([*tool, "--", *remote_command(nodeids)])

@@ -16,8 +16,6 @@ from hipsnet.node.dcbnl import App
 from tests.vm.inside import dcb_module
 from tests.vm.inside.dcb_module import CARD, FEATURES, Card, run, shown
 
-dcb_module.prepare()
-
 ETH_P_ALL = 3
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 ATTRIBUTE = struct.Struct("=HH")  # struct nlattr

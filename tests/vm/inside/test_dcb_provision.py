@@ -17,7 +17,6 @@ from hipsnet.node import ethtool, roce
 from orchestrator.provision import removal
 from tests.lab import rig
 from tests.lab.rig import Done
-from tests.vm.inside import dcb_module
 from tests.vm.inside.dcb_module import (
     APP,
     BUFFER,
@@ -32,8 +31,6 @@ from tests.vm.inside.dcb_module import (
     run,
     shown,
 )
-
-dcb_module.prepare()
 
 STALL_S = 60.0
 TEXT = """\
