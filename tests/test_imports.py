@@ -44,7 +44,7 @@ _ORCHESTRATOR: dict[str, set[str]] = {
     "machine": {"lab"},
     "provision": {"lab"},
     "telemetry": {"lab", "provision"},
-    "top": {"telemetry"},
+    "top": {"lab", "telemetry"},
     "exporter": {"lab", "telemetry"},
     "jobs": {"lab", "telemetry", "topology_file"},
     "pfc": {"jobs", "lab", "telemetry", "topology_file", "views"},

@@ -53,6 +53,7 @@ def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> It
     """Ports that appeared, vanished, or lost or got a carrier between two readings, or whose counters restarted."""
     stayed = before.present & after.present
     changed = (before.present != after.present) | (before.up != after.up) | (before.epoch != after.epoch)
+    reset: list[str] = []
     for number in np.flatnonzero(changed).tolist():
         port = ports.ports[number]
         if not stayed[number]:
@@ -65,7 +66,9 @@ def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> It
                 "link up" if after.up[number] else "link down", port.name, f"towards {port.peer_name}"
             )
         elif before.epoch[number] != after.epoch[number]:
-            yield Event("counters reset", port.name)
+            reset.append(port.name)
+    if reset:  # one event: a soft switch that restarts resets all its ports
+        yield Event("counters reset", reset[0], f"and {len(reset) - 1} more ports" if len(reset) > 1 else "")
 
 
 def storms(rates: Rates) -> Flags:

@@ -14,6 +14,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from orchestrator.lab.background import BackgroundProcess
 from orchestrator.telemetry.events import Event
 from orchestrator.telemetry.fields import (
     ALL,
@@ -125,15 +126,14 @@ class ProcessBanner(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._reports: tuple[str, ...] = ()
+        self._not_running: tuple[BackgroundProcess, ...] = ()
         self.display = False
 
     def show(self, snapshot: Snapshot) -> None:
         """Take the lines that the reports need at this width."""
-        reports = tuple(process.report for process in snapshot.not_running)
-        if reports != self._reports:
-            self._reports = reports
-            self.display = bool(reports)
+        if snapshot.not_running != self._not_running:
+            self._not_running = snapshot.not_running
+            self.display = bool(self._not_running)
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -148,11 +148,16 @@ class ProcessBanner(Widget):
         return [strip.adjust_cell_length(self.size.width, style).crop(crop.x, crop.right) for strip in strips]
 
     def _lines(self, width: int) -> list[str]:
-        return [
-            line
-            for report in self._reports
-            for line in textwrap.wrap(f" ! {report}", max(width, 20), subsequent_indent="   ")
-        ]
+        """A report in one line if it fits; otherwise the command has lines of its own, to be copied."""
+        lines: list[str] = []
+        for process in self._not_running:
+            report = f" ! {process.report}"
+            parts = (
+                [report] if len(report) <= width else [f" ! {process.problem}", f"   run `{process.remedy}`"]
+            )
+            for part in parts:
+                lines += textwrap.wrap(part, max(width, 20), subsequent_indent="   ", drop_whitespace=False)
+        return lines
 
 
 class KeyBar(_Bar):

@@ -224,6 +224,11 @@ def test_events_tell_of_storms_and_links(bcube: WatchedPorts) -> None:
     after.present[1] = after.up[1] = False
     told = [(event.kind, event.port) for event in changes_of_links(bcube, before, after)]
     assert told == [("link down", first.name), ("vanished", bcube.ports[1].name)]
+    restarted = reading(bcube, 1.0)
+    restarted.epoch[2:5] = 1
+    (reset,) = changes_of_links(bcube, before, restarted)
+    assert (reset.kind, reset.port) == ("counters reset", bcube.ports[2].name)
+    assert reset.detail == "and 2 more ports"
     told = [(event.kind, event.port) for event in changes_of_links(bcube, after, before)]
     assert told == [("link up", first.name), ("back", bcube.ports[1].name)]
 
