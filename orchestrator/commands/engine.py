@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's options: made from its settings, once for every command that plans or runs a synchronization."""
+"""The options of the engine, made from its settings for every command that plans or runs a synchronization."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SWITCHES = {field.name for field in fields(Settings) if field.type == "bool"}
 
 
 def engine_options(*chosen: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these settings, or of all that have a flag; it gets them as `engine`.
+    """Add the options of these settings to a command, or of all that have a flag; their values are its `engine`.
 
     A wrong value raises InputError naming the flag, or the variable that it came from.
     """
@@ -54,11 +54,19 @@ def _option(row: Variable) -> inspect.Parameter:
         row.flag.name,
         envvar=row.name,
         metavar=None if switch else row.flag.metavar,
-        help=row.flag.help + ("" if switch or default == () else f" [default: {row.kind.show(default)}]"),
+        help=row.flag.help,
+        show_default=_shown(row, default),
         rich_help_panel=row.flag.group,
     )
     annotation, absent = (Annotated[bool, option], False) if switch else (Annotated[str | None, option], None)
     return _parameter(row.field, annotation, absent)
+
+
+def _shown(row: Variable, default: Any) -> str:
+    """The default as the help shows it."""
+    if row.field in _SWITCHES:
+        return "off"
+    return "that of the fabric" if default == () else row.kind.show(default)
 
 
 def _read(rows: list[Variable], texts: Mapping[str, Any], context: typer.Context) -> Engine:

@@ -21,15 +21,18 @@ Command = Annotated[
 def _measured(
     *names: str,
     help: str,
+    default: str = "none",
     metavar: str | None = None,
     min: int | None = None,
     group: str = "What is measured",
 ) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, min=min, rich_help_panel=group)
+    return typer.Option(
+        *names, help=help, show_default=default, metavar=metavar, min=min, rich_help_panel=group
+    )
 
 
-def _of_job(*names: str, help: str, metavar: str | None = None) -> Any:
-    return _measured(*names, help=help, metavar=metavar, group="The job")
+def _of_job(*names: str, help: str, default: str = "none", metavar: str | None = None) -> Any:
+    return _measured(*names, help=help, default=default, metavar=metavar, group="The job")
 
 
 @app.command()
@@ -42,56 +45,56 @@ def run(
     sizes: Annotated[
         str | None,
         _measured(
-            help="sizes: FIRST:LAST:xFACTOR, or a list with commas [default: 1KiB:64MiB:x4]", metavar="SIZES"
+            help="sizes: FIRST:LAST:xFACTOR, or a list with commas", default="1KiB:64MiB:x4", metavar="SIZES"
         ),
     ] = None,
     begin: Annotated[
-        str | None, _measured("--begin", "-b", help="the first of many sizes [default: 1KiB]", metavar="SIZE")
+        str | None, _measured("--begin", "-b", help="the first of many sizes", default="1KiB", metavar="SIZE")
     ] = None,
     end: Annotated[
-        str | None, _measured("--end", "-e", help="the last of them [default: 64MiB]", metavar="SIZE")
+        str | None, _measured("--end", "-e", help="the last of them", default="64MiB", metavar="SIZE")
     ] = None,
     factor: Annotated[
         int | None,
         _measured(
-            "--factor", "-f", help="from one of them to the next [default: 4]", metavar="NUMBER", min=2
+            "--factor", "-f", help="from one of them to the next", default="4", metavar="NUMBER", min=2
         ),
     ] = None,
     model: Annotated[
         str | None,
-        _measured(help="the gradients of a network: vgg19, lenet5, mnist-1m [default: none]", metavar="NAME"),
+        _measured(help="the gradients of a network: vgg19, lenet5, mnist-1m", default="none", metavar="NAME"),
     ] = None,
     dtype: Annotated[
-        str | None, _measured(help="type of the elements [default: float32]", metavar="NAME")
+        str | None, _measured(help="type of the elements", default="float32", metavar="NAME")
     ] = None,
     iters: Annotated[
         int | None,
-        _measured("--iters", "-n", help="iterations that count [default: 10]", metavar="NUMBER", min=1),
+        _measured("--iters", "-n", help="iterations that count", default="10", metavar="NUMBER", min=1),
     ] = None,
     warmup: Annotated[
         int | None,
-        _measured("--warmup", "-w", help="iterations before them [default: 2]", metavar="NUMBER", min=0),
+        _measured("--warmup", "-w", help="iterations before them", default="2", metavar="NUMBER", min=0),
     ] = None,
     check: Annotated[
-        bool, _measured("--check", "-c", help="compare with a sum computed apart [default: off]")
+        bool, _measured("--check", "-c", help="compare the results with an independent sum", default="off")
     ] = False,
     json: Annotated[
-        str | None, _measured(help="write the results as JSON [default: not at all]", metavar="FILE|-")
+        str | None, _measured(help="write the results as JSON", default="not at all", metavar="FILE|-")
     ] = None,
     user: Annotated[
         str | None,
         _of_job(
-            help="run the programs as this user [default: the caller of sudo, else root]", metavar="NAME"
+            help="run the programs as this user", default="the caller of sudo, else root", metavar="NAME"
         ),
     ] = None,
     log_dir: Annotated[
         Path | None,
         _of_job(
-            help="write each server's output to DIR/<server>.log, too [default: not at all]", metavar="DIR"
+            help="write each server's output to DIR/<server>.log, too", default="not at all", metavar="DIR"
         ),
     ] = None,
     verbose: Annotated[
-        bool, _of_job("--verbose", help="show every rank's traceback when the job fails [default: off]")
+        bool, _of_job("--verbose", help="show every rank's traceback when the job fails", default="off")
     ] = False,
 ) -> None:
     """Measure synchronization on all servers of the lab, or run a program of your own on each of them.
@@ -116,9 +119,9 @@ def schedule(
     size: Annotated[str, typer.Option(help="size of the vector")] = "64MiB",
     dtype: Annotated[str, typer.Option(help="type of the elements")] = "float32",
     server: Annotated[
-        str | None, typer.Option(help="whose stages to print, like 01 [default: the first; JSON: all]")
+        str | None, typer.Option(help="whose stages to print, like 01", show_default="the first; JSON: all")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON", show_default="off")] = False,
 ) -> None:
     """Print the stages of a synchronization as one server sees them, and every port's load."""
     from orchestrator.jobs import schedule_view  # numpy: only for those who look at schedules

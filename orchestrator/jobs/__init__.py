@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: one program on every server, and the measuring one that `hipsnet run` brings along."""
+"""Jobs: one program on every server, the user's own or the one of `hipsnet run` that measures."""

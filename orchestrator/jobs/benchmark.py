@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a measuring job: the workers on their servers, their reports as they come, results case by case."""
+"""Running a measuring job: starts the workers and combines their reports into results, case by case."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from orchestrator.lab.account import Account
 from orchestrator.telemetry.job_pauses import JobPauses
 
 Limit = Callable[[int], float | None]
-"""Takes the bytes of a case, gives the physical limit in seconds, or None where a port has no rate."""
+"""From the bytes of a case to the physical limit in seconds; None where a port has no rate."""
 
 
 class Listener(Protocol):
-    """Is told what a measurement does, as it goes: a `Display`."""
+    """Receives the progress and the results of a measurement: a `Display`."""
 
     def progress(self, case: int, iterations: int) -> None: ...
 
@@ -53,14 +53,14 @@ def measure(
     listener: Listener,
     options: LaunchOptions = DEFAULTS,
 ) -> Outcome:
-    """Run the workers, and tell the listener what they tell. Raises what `launch` raises.
+    """Run the workers and pass their progress and results to the listener. Raises what `launch` raises.
 
-    `pauses` tells what has come since it was asked the last time; it is asked when all ranks have told of a
-    case, while they wait for one another to begin with the next.
+    `pauses` returns the pauses since its last call. It is called when all ranks have reported a case, while they
+    wait for each other to begin the next one.
     """
-    told: dict[int, list[dict[str, Any]]] = {}
+    reports_by_case: dict[int, list[dict[str, Any]]] = {}
 
-    def hear(program: int, stream: Stream, line: bytes) -> None:
+    def take(program: int, stream: Stream, line: bytes) -> None:
         if stream == "stderr":
             listener.message(program, stream, line)
             return
@@ -69,10 +69,10 @@ def measure(
         if "done" in report:
             listener.progress(case, report["done"])
             return
-        reports = told.setdefault(case, [])
+        reports = reports_by_case.setdefault(case, [])
         reports.append(report)
         if len(reports) == len(programs):
             limit_s = limit(measurement.size_bytes(case))
-            listener.result(combine(measurement, case, told.pop(case), limit_s, pauses()))
+            listener.result(combine(measurement, case, reports_by_case.pop(case), limit_s, pauses()))
 
-    return launch(programs, hear, replace(options, line_limit=sys.maxsize))  # a report is one line
+    return launch(programs, take, replace(options, line_limit=sys.maxsize))  # a report is one line

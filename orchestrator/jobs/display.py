@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Showing a measurement while it runs: the table's lines as they come, and a bar below them on a terminal."""
+"""Showing a measurement while it runs: the rows of the table, and on a terminal a progress bar below them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard of a job: the process that starts its programs, and outlives none of their descendants.
+"""The guard of a job: the process that starts its programs, and that ends when all their descendants have.
 
-It is forked from the launcher before anything else, has a single thread, and adopts orphans, so whatever a
-program starts stays below it. When the launcher is gone, however it went, the control pipe reads as closed
-and the guard ends everything. If the guard itself is killed, the kernel kills the programs, and the launcher
-adopts the rest and kills it.
+The launcher forks it before anything else. It has a single thread and adopts orphans, so every process that a
+program starts stays below it. When the launcher ends, in whatever way, the control pipe is closed and the guard
+ends all programs. If the guard is killed, the kernel kills the programs, and the launcher adopts and kills their
+descendants.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from orchestrator.lab import account, execution
 from orchestrator.lab.account import Account
 
 STOP, KILL = b"s", b"k"
-"""What the launcher writes on the control pipe: end the programs (after a grace), or at once."""
+"""Orders on the control pipe: end the programs after a grace period, or at once."""
 
 SETTLE_S = 2.0
-"""What the other programs get after the first failure, to notice it and fail by themselves."""
+"""The time that the other programs have after the first failure to notice it and to fail by themselves."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +64,7 @@ class Pipes:
 def guard(
     programs: Sequence[Program], pipes: Pipes, grace_s: float, prepare: Callable[[], None] | None = None
 ) -> None:
-    """Run the programs until all have ended, one has failed, or the launcher says so; then end what is left.
+    """Run the programs until all have ended, one has failed, or the launcher orders it; then end the others.
 
     Reports each ending as a JSON line {"program": index, "status": exit code, negative for a signal, "ordered":
     whether the guard had begun to end the programs}, and a
@@ -185,12 +185,12 @@ def _reap(running: dict[int, int], report: int, ordered: bool) -> tuple[list[int
 
 
 def adopt_orphans(adopt: bool) -> None:
-    """Whether processes below the calling one that lose their parent become its own children, not init's."""
+    """Have orphaned descendants become children of the calling process (True), or of init (False)."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
 
 
 def kill_strays(known: set[int]) -> None:
-    """Kill all descendants of the calling process but the `known` ones, and collect them."""
+    """Kill and reap all descendants of the calling process except the `known` ones."""
     while strays := set(descendants(os.getpid())) - known:
         _signal(strays, signal.SIGKILL)
         for process in strays:
@@ -200,7 +200,7 @@ def kill_strays(known: set[int]) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """The processes below `root`, from /proc; processes that end meanwhile may be among them."""
+    """The descendants of the process `root`, from /proc; some of them may have ended meanwhile."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -226,7 +226,7 @@ def _signal(processes: Iterable[int], *signals: signal.Signals) -> None:
 
 
 def _wake_on(*signals: signal.Signals) -> int:
-    """Turn the signals into bytes on a pipe; the programs get the default actions back when they start."""
+    """Turn the signals into bytes on a pipe. The programs start with the default actions again."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in signals:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job: one program on every server of a provisioned lab, and the environment each one finds."""
+"""A job: one program on every server of a provisioned lab, and the environment of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.lab.account import Account
 
 
 def settings(path: Path, fabric: Fabric, **given: object) -> Settings:
-    """The settings that rank 0 of a job gets, with a new secret.
+    """The settings of rank 0 of a job, with a new token.
 
     `given` fields that are None keep their default. Raises InputError where a value is not allowed.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a job's programs and staying with them: their output line by line, how they end, nothing left."""
+"""Starting a job's programs and following them: their output line by line, their endings, and no process left."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ending:
 
     @property
     def code(self) -> int:
-        """The exit code as a shell shows it."""
+        """The exit code in the convention of shells."""
         return self.status if self.status >= 0 else 128 - self.status
 
     def __str__(self) -> str:
@@ -116,8 +116,8 @@ def launch(programs: Sequence[Program], write: Write, options: LaunchOptions = D
     """Run the programs and return when they and all that they started are gone.
 
     The first failure, SIGINT, SIGTERM or SIGHUP ends the rest: SIGTERM, and SIGKILL after `grace_s` seconds or on a
-    second signal. After a failure the others have a moment to fail by themselves, and so to say why. Raises
-    HipsnetError if a program cannot be started. For the main thread only.
+    second signal. After a failure the other programs first have `SETTLE_S` to fail by themselves and to report why.
+    Raises HipsnetError if a program cannot be started. For the main thread only.
     """
     with _signals() as interrupts:
         known = set(descendants(os.getpid()))
@@ -136,7 +136,7 @@ def launch(programs: Sequence[Program], write: Write, options: LaunchOptions = D
 
 @dataclass(frozen=True)
 class _Job:
-    """The launcher's side: the guard's process id and the other ends of its pipes."""
+    """The launcher's side of a job: the guard's process id and the other ends of its pipes."""
 
     guard: int
     control: int
@@ -157,7 +157,7 @@ def _fork(programs: Sequence[Program], options: LaunchOptions) -> _Job:
             _close(ours)
             guard(programs, theirs, options.grace_s, options.prepare)
         except BaseException:
-            sys.excepthook(*sys.exc_info())  # a defect of ours: the programs die with the guard
+            sys.excepthook(*sys.exc_info())  # a defect of hipsnet: the programs end with the guard
             sys.stderr.flush()
             os._exit(1)
         os._exit(0)

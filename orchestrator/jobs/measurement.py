@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job measures: which vectors, how often, and the line of text that tells a worker."""
+"""What a job measures: which vectors and how often, and its form as a line of text, a worker's argument."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hipsnet.errors import InputError
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the results: in an iteration vectors of `counts` elements are synchronized one by one.
+    """One row of the results: each iteration synchronizes vectors of `counts` elements, one after the other.
 
-    `model` is the network whose gradients they are, if they are.
+    `model` is the network whose gradients they are; None for a plain vector.
     """
 
     counts: tuple[int, ...]
@@ -23,7 +23,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Measurement:
-    """All cases of a job: `warmup` iterations go before those that count; `check` verifies the sums."""
+    """All cases of a job: `warmup` iterations precede those that count; `check` verifies the sums."""
 
     cases: tuple[Case, ...]
     dtype: str
@@ -53,7 +53,7 @@ class Measurement:
 
 
 def count(size_bytes: int, dtype: str, flag: str = "--size") -> int:
-    """The elements that fit into `size_bytes`; InputError: an unknown type, or not even one element."""
+    """The number of elements in `size_bytes`. Raises InputError for an unknown type or a size below one element."""
     if dtype not in ITEM_BYTES:
         raise InputError(f"--dtype: found {dtype!r}; allowed: {', '.join(ITEM_BYTES)}")
     if size_bytes < ITEM_BYTES[dtype]:

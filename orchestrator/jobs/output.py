@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Showing the output of many servers in one place: every line says where it is from."""
+"""Printing the output of many servers in one place: every line begins with its server's name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from orchestrator.jobs.launch import Stream, Write
 
-_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # of the terminal; red is left to errors
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # of the terminal; red is reserved for errors
 
 
 def prefixed(servers: Sequence[str]) -> Write:
-    """Write each line behind its server's name, to our stream of the same kind; coloured on a terminal."""
+    """Write each line after its server's name to the launcher's stream of the same kind; coloured on a terminal."""
     outputs = {"stdout": sys.stdout, "stderr": sys.stderr}
     prefixes = {
         stream: [_prefix(name, index, output.isatty()) for index, name in enumerate(servers)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers whose sum over all ranks is known without a collective: what jobs synchronize and check.
+"""The numbers that jobs synchronize and check: their sum over all ranks is known without a collective.
 
-A rank's numbers repeat after `PERIOD` elements, so that even a large network's gradients are written and
-checked from one block that fits the cache. The period is prime: no piece of a schedule is a multiple of it,
-and a piece in the wrong place is a wrong sum.
+The numbers of a rank repeat after `PERIOD` elements, so that even the gradients of a large network are written and
+checked from one block that fits the cache. The period is prime: no piece of a schedule is a multiple of it, so a
+piece in the wrong place gives a wrong sum.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def contribution(rank: int, count: int, dtype: np.dtype[Any]) -> Vector:
 
 
 def expected(world_size: int, count: int, dtype: np.dtype[Any]) -> Expected:
-    """The sum of all ranks' contributions, and how far a sum in `dtype` in any order may be from it."""
+    """The sum of all ranks' contributions, and the largest error of a sum in `dtype`, in any order."""
     exact = dtype.kind == "i"
     total = np.zeros(min(count, PERIOD), dtype if exact else np.float64)
     magnitude = np.zeros_like(total)
@@ -60,14 +60,14 @@ def expected(world_size: int, count: int, dtype: np.dtype[Any]) -> Expected:
 
 
 def fill(array: Vector, block: Vector) -> None:
-    """Write the block over and over until the array is full."""
+    """Fill the array with repetitions of the block."""
     for start in range(0, array.size, PERIOD):
         part = array[start : start + PERIOD]
         part[:] = block[: part.size]
 
 
 def wrong(array: Vector, sums: Expected) -> int:
-    """How many elements are not the expected sum (NaN is wrong)."""
+    """The number of elements that differ from the expected sum; NaN always differs."""
     count = 0
     for start in range(0, array.size, PERIOD):
         part = array[start : start + PERIOD].astype(sums.total.dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a schedule is shown: the stages of one server, arrow by arrow, and every port's load against the bound."""
+"""Printing a schedule: the stages of one server, transfer by transfer, and the load of every port and its bound."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a job that failed: which rank failed first and why, and one line for all others."""
+"""The message for a job that failed: which rank failed first, why and when, and one line for the others."""
 
 from __future__ import annotations
 

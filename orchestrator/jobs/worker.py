@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a measuring job: synchronizes what it is told to, tells its times as JSON lines on stdout."""
+"""One rank of a measuring job: runs the measurement of its argument and reports times as JSON lines on stdout."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from hipsnet.errors import HipsnetError
 from orchestrator.jobs import pattern
 from orchestrator.jobs.measurement import Case, Measurement
 
-Tell = Callable[..., None]
-_TELL_EVERY_S = 0.25  # who shows the progress needs the processors, too
+Report = Callable[..., None]
+_REPORT_EVERY_S = 0.25  # showing progress takes time of the processors that are measured
 
 
 def main(arguments: list[str]) -> int:
-    """Do the measurement that the one argument describes; the exit code."""
-    tell = _telling()
+    """Run the measurement that the only argument describes; returns the exit code."""
+    report = _reporting()
     measurement = Measurement.from_text(arguments[0])
     try:
         with hipsnet.init() as communicator:
             for index, case in enumerate(measurement.cases):
                 try:
-                    _measure(communicator, measurement, index, case, tell)
+                    _measure(communicator, measurement, index, case, report)
                 except MemoryError as error:
                     raise HipsnetError(f"out of memory: {error}; give a smaller --size") from error
     except HipsnetError as error:
@@ -42,16 +42,16 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _measure(communicator: Any, measurement: Measurement, index: int, case: Case, tell: Tell) -> None:
+def _measure(communicator: Any, measurement: Measurement, index: int, case: Case, report: Report) -> None:
     """Time one case.
 
-    Every iteration starts from the same numbers and a barrier; a rank's time includes its waits.
+    Every iteration starts from the same numbers and a barrier; the time of a rank includes its waiting.
     """
     dtype = _dtype(measurement.dtype)
     vectors = [np.empty(count, dtype) for count in case.counts]
     block = pattern.contribution(communicator.rank, max(case.counts), dtype)
     times, digests = [], []
-    told = 0.0
+    reported = 0.0
     gc.disable()
     for iteration in range(-measurement.warmup, measurement.iterations):
         for vector in vectors:
@@ -65,15 +65,15 @@ def _measure(communicator: Any, measurement: Measurement, index: int, case: Case
             times.append(elapsed)
         if measurement.check:
             digests.append(_digest(vectors))
-        if communicator.rank == 0 and begin - told > _TELL_EVERY_S:
-            tell(case=index, done=iteration + measurement.warmup + 1)
-            told = begin
+        if communicator.rank == 0 and begin - reported > _REPORT_EVERY_S:
+            report(case=index, done=iteration + measurement.warmup + 1)
+            reported = begin
     gc.enable()
     wrong = None
     if measurement.check:
         sums = pattern.expected(communicator.world_size, max(case.counts), dtype)
         wrong = sum(pattern.wrong(vector, sums) for vector in vectors)
-    tell(case=index, times_s=times, digests=digests, wrong=wrong)
+    report(case=index, times_s=times, digests=digests, wrong=wrong)
 
 
 def _digest(vectors: list[pattern.Vector]) -> int:
@@ -86,22 +86,22 @@ def _digest(vectors: list[pattern.Vector]) -> int:
 
 def _dtype(name: Any) -> np.dtype[Any]:
     if name == "bfloat16":
-        import ml_dtypes  # a tenth of a second that only this type has to pay
+        import ml_dtypes  # takes a tenth of a second; only this type needs it
 
         name = ml_dtypes.bfloat16
     dtype: np.dtype[Any] = np.dtype(name)
     return dtype
 
 
-def _telling() -> Tell:
-    """Keep stdout for JSON lines: whatever else is printed goes to stderr."""
+def _reporting() -> Report:
+    """Reserve stdout for JSON lines; other output goes to stderr."""
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def tell(**fields: object) -> None:
+    def report(**fields: object) -> None:
         channel.write(json.dumps(fields) + "\n")
 
-    return tell
+    return report
 
 
 if __name__ == "__main__":

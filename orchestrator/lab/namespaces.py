@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-machine lab: which namespace plays which node, and what is there of a fabric."""
+"""The one-machine lab: the namespace of each node, and which nodes of a fabric exist."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MARK = re.compile(r"hipsnet ([a-z][a-z0-9-]*) (\S+)")
 
 
 def namespace_name(fabric: str, node: str) -> str:
-    """The namespace of a node, as `ip netns` shows it."""
+    """The name of a node's namespace, as in `ip netns`."""
     return f"{fabric}-{node}"
 
 
 def mark(fabric: str, node: str) -> str:
-    """The alias of the loopback by which a namespace is known to be ours."""
+    """The alias of the loopback that marks a namespace of hipsnet."""
     return f"hipsnet {fabric} {node}"
 
 
@@ -39,7 +39,7 @@ class Place:
 
 
 def places(fabric: str, wanted: Iterable[str] = ()) -> dict[str, Place]:
-    """By node, the namespaces that are ours or carry the name of a node that is wanted or recorded."""
+    """By node: the namespaces of hipsnet, and others with the name of a node that is `wanted` or recorded."""
     record = state.read(fabric)
     recorded = set(record.nodes) if record else set()
     interesting = recorded | set(wanted)
@@ -86,7 +86,7 @@ def _is_ours(fabric: str, node: str, there: set[str]) -> bool:
 
 
 def marked_fabrics() -> tuple[str, ...]:
-    """The fabrics that have namespaces here, by the namespaces' own marks, sorted."""
+    """The fabrics that have namespaces here, according to the marks of the namespaces, sorted."""
     found = set()
     for name in namespace.names():
         match = _MARK.fullmatch(namespace.mark_of(name) or "")
@@ -96,6 +96,6 @@ def marked_fabrics() -> tuple[str, ...]:
 
 
 def marked_node(fabric: str, text: str | None) -> str | None:
-    """The node that a loopback's alias names, if it is one of this fabric."""
+    """The node that the alias of a loopback names, if the node belongs to this fabric."""
     match = _MARK.fullmatch(text or "")
     return match.group(2) if match and match.group(1) == fabric else None

@@ -102,7 +102,7 @@ mpi.MPI_Comm_rank(world, ctypes.byref(rank))
 mine, sums = (ctypes.c_long * count)(*[rank.value + 1] * count), (ctypes.c_long * count)()
 assert mpi.MPI_Allreduce(mine, sums, count, long, total, world) == 0
 assert set(sums) == {10}
-print("rank", rank.value, "on", os.uname().nodename, flush=True)
+os.write(1, f"rank {rank.value} on {os.uname().nodename}\\n".encode())
 mpi.MPI_Finalize()
 """
 

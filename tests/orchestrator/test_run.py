@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -26,8 +28,10 @@ from orchestrator.commands import jobs
 from orchestrator.jobs import pattern, registry
 from orchestrator.jobs.measurement import Case, Measurement, count
 from orchestrator.jobs.request import listed
-from orchestrator.jobs.results import combine
+from orchestrator.jobs.results import Result, combine
+from orchestrator.jobs.table import columns, heading, row
 from orchestrator.provision import provisioning, removal
+from orchestrator.telemetry.job_pauses import JobPauses
 from tests.lab import rig
 from tests.lab.rig import command_line
 
@@ -245,6 +249,10 @@ def test_flags_and_variables_are_one_to_one() -> None:
         (["--sizes", "1KiB,2"], "--sizes: found 2B; wanted at least one float32"),
         (["--json", "/tmp"], "--json: root cannot write '/tmp'"),
         (["--port", "0"], "--port: found '0'"),
+        (["--port", "65536"], "--port: found '65536'"),
+        (["--begin", "1K", "--size", "1K"], "--size and --begin were found"),
+        (["-b", "2K", "-e", "1K"], "--begin: found 2048 B; allowed: 1 B to 1024 B"),
+        (["-f", "1"], "--factor"),
         (["--exchange", "mesh,star"], "--exchange: found 'mesh,star'"),
         (["--size", "1KiB", "--model", "vgg19"], "--size and --model"),
         (["--sizes", "1KiB:64MiB"], "FIRST:LAST:xFACTOR"),
@@ -438,6 +446,67 @@ def test_the_pattern_finds_what_is_wrong(name: str, length: int) -> None:
     if dtype.kind == "f":
         total[0] = np.nan
         assert pattern.wrong(total, sums) == 1 + (length // 2 != 0)
+
+
+@pytest.mark.parametrize("has_pauses", [False, True])
+def test_the_table_fits_a_hundred_columns(has_pauses: bool) -> None:
+    largest = Result(
+        case=Case((1_073_741_824,)),
+        dtype="bfloat16",
+        world_size=64,
+        times_s=(59.999_999_9,),
+        limit_s=58.999_999_9,
+        wrong=12_345,
+        same_bits=False,
+        pauses=JobPauses(12_345, 12_345, 1_234_567, 1_234_567, "s63.p1"),
+    )
+    table = columns(has_pauses)
+    lines = [*heading(table), row(table, largest)]
+    assert max(map(len, lines)) <= 100 and len(set(map(len, lines))) == 1
+    assert ("12345/12345" in lines[2], "s63.p1" in lines[2]) == (has_pauses, has_pauses)
+    assert len(lines[2].split()) == len(table)
+    unlimited = dataclasses.replace(largest, limit_s=None, pauses=None)
+    assert row(table, unlimited).split().count("-") == (5 if has_pauses else 2)
+
+
+def test_the_options_of_nccl_tests_are_understood(lab: Path) -> None:
+    options = ("-b", "8", "-e", "2K", "-f", "16", "-n", "3", "-w", "1", "-c", "--json", "-")
+    done = rig.hipsnet("run", lab, *options)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [result["bytes"] for result in document["results"]] == [8, 128, 2048]
+    assert (document["iterations"], document["warmup"], document["complete"]) == (3, 1, True)
+    assert all(result["correct"] for result in document["results"])
+
+
+def test_a_full_disk_is_named(lab: Path, tmp_path: Path) -> None:
+    done = rig.hipsnet("run", lab, "--size", "1K", "-n", "1", "--json", "/dev/full")
+    assert (done.returncode, done.stderr) == (
+        1, "hipsnet: --json: cannot write /dev/full: No space left on device\n"
+    )  # fmt: skip
+    for name in ("s00", "s01"):
+        (tmp_path / f"{name}.log").symlink_to("/dev/full")
+    script = "echo one; echo two >&2"
+    logged = hipsnet("run", lab, "--log-dir", tmp_path, "--", "sh", "-c", script)
+    assert logged.returncode == 0, logged.stderr
+    for name in ("s00", "s01"):
+        warning = f"hipsnet: warning: {tmp_path}/{name}.log is incomplete: No space left on device"
+        assert logged.stderr.splitlines().count(warning) == 1
+    assert sorted((tmp_path / "s11.log").read_text().splitlines()) == ["one", "two"]
+
+
+def test_help_names_every_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    for command in ("run", "schedule"):
+        text = rig.hipsnet(command, "--help").stdout
+        options = [
+            line for line in text.splitlines() if re.search(r" --[a-z]", line) and "--help" not in line
+        ]
+        assert len(options) > 5
+        assert [line for line in options if "[default: " not in line] == []
+    assert re.search(
+        r"--iters .*iterations that count *\[default: \(10\)\]", rig.hipsnet("run", "--help").stdout
+    )
 
 
 def test_sizes_are_listed() -> None:
