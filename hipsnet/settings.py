@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of one process of a job, and the environment variables that carry them.
 
-`VARIABLES` is the only place where a setting, its variable and its flag of `hipsnet run` meet.
+`VARIABLES` is the one table of settings, variables and flags of `hipsnet run`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRANSPORTS = ("tcp", "verbs", "xdp")
 
 @dataclass(frozen=True)
 class Kind:
-    """How a value is written: `parse` reads the text (ValueError if it cannot), `show` writes it."""
+    """The text form of a value: `parse` reads it (ValueError for other text), `show` writes it."""
 
     allowed: str
     parse: Callable[[str], Any]
@@ -33,7 +33,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of `hipsnet run`, and what its help says; `group` is the heading that it stands under."""
+    """A flag of `hipsnet run` and its help; `group` is the heading above it."""
 
     name: str
     help: str
@@ -208,8 +208,8 @@ class Settings:
     on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
     port address. `token` is the job's secret, of at least 16 characters if there are
-    several ranks: connections without it are refused. A silent peer is warned
-    of after `warn_s` and given up after `timeout_s`; all have `start_timeout_s` to join (in seconds).
+    several ranks: connections without it are refused. A silent peer is logged
+    after `warn_s` and declared failed after `timeout_s`; all ranks have `start_timeout_s` to join (seconds).
     `ack_timeout`, `retries` and `rnr_retries` are those of RDMA queue pairs (docs/roce.md).
     Raises InputError where a value is not allowed.
     """
@@ -261,7 +261,7 @@ class Settings:
         for variable in VARIABLES[:3]:
             if variable.field not in values:
                 raise InputError(
-                    f"{variable.name} is not set; wanted: {variable.kind.allowed}. "
+                    f"{variable.name} is not set; allowed: {variable.kind.allowed}. "
                     "Start the program by `hipsnet run topology.yaml -- program`, which sets it"
                 )
         return cls(**values)

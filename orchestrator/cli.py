@@ -32,7 +32,7 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed, 2 bad input, 3 changes waiting, 128 + n: by signal n."""
-    os.umask(os.umask(0o022) | 0o022)  # nobody else may write what root makes
+    os.umask(os.umask(0o022) | 0o022)  # files of root are writable by root only
     try:
         sys.exit(_run())
     finally:
@@ -41,9 +41,9 @@ def main() -> None:
 
 
 def _run() -> int | str | None:
-    """Run the command line and return its exit code; what fails is one message on standard error."""
+    """Run the command line and return its exit code; an error is one message on standard error."""
     try:
-        from orchestrator.command_line import app  # takes a second, in which an interrupt is one, too
+        from orchestrator.command_line import app  # takes a second; an interrupt may come here, too
 
         try:
             app()
@@ -73,7 +73,7 @@ def _is_expected(error: OSError) -> bool:
 
 
 def _reader_is_gone() -> bool:
-    """Whether standard output is a pipe that nobody reads any more, as after `| head`."""
+    """Whether standard output is a pipe without a reader, as after `| head`."""
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All commands as one; what a command needs is imported when it is called."""
+"""The table of all commands; the modules of a command are imported when it is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.main import get_group
 
 import hipsnet as library
 
-ROOMS = {
+MODULES = {
     "topology": ("schema", "routes", "graph", "init"),
     "lab": ("provision", "destroy", "inspect", "ping", "exec", "shell", "impair"),
     "listing": ("list",),
@@ -31,13 +31,13 @@ ROOMS = {
 
 
 class _Commands(TyperGroup):
-    """To import all of them takes a second, which nobody has to wait who calls one."""
+    """Imports the module of a command when it is called: importing all of them takes a second."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._rooms = {command: room for room, commands in ROOMS.items() for command in commands}
+        self._modules = {command: module for module, commands in MODULES.items() for command in commands}
         self._named_only = False
-        self.commands = dict.fromkeys(self._rooms)  # type: ignore[assignment]
+        self.commands = dict.fromkeys(self._modules)  # type: ignore[assignment]
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Complete the names of commands, without their help: that would import all of them."""
@@ -48,16 +48,16 @@ class _Commands(TyperGroup):
             self._named_only = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self._rooms:
+        if cmd_name not in self._modules:
             return None
         if self._named_only:
             return TyperCommand(cmd_name)
-        room = _imported(f"orchestrator.commands.{self._rooms[cmd_name]}")
-        return get_group(room.app).get_command(ctx, cmd_name)
+        module = _imported(f"orchestrator.commands.{self._modules[cmd_name]}")
+        return get_group(module.app).get_command(ctx, cmd_name)
 
 
 def _imported(name: str) -> ModuleType:
-    """Import a module. All that comes with it stays, so the garbage collector need not look at it, now or later."""
+    """Import a module, without garbage collection: modules stay for the life of the process."""
     if name not in sys.modules:
         gc.disable()
         try:
@@ -77,8 +77,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(given: bool) -> None:
+    if given:
         typer.echo(f"hipsnet {library.__version__}")
         raise typer.Exit
 

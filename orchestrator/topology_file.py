@@ -10,18 +10,18 @@ from hipsnet.topology import Fabric, Topology, build, parse
 
 
 def load(path: Path | str) -> tuple[Topology, Fabric]:
-    """Return a file's topology and fabric; InputError: it cannot be read, TopologyError: it is wrong."""
+    """Return topology and fabric of a file; InputError if it cannot be read, TopologyError if it is wrong."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(
-            f"{path}: wanted a topology file, found: {error.strerror}; "
+            f"{path}: the topology file cannot be read: {error.strerror}; "
             "`hipsnet init bcube --ports 3 --levels 2 > topology.yaml` writes one"
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: wanted text in UTF-8, found byte {error.object[error.start]:#04x}"
+            f"{path}: not UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}"
         ) from None
     topology = parse(text, str(path))
     return topology, build(topology)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A YAML text as plain data that remembers its lines; nothing is guessed, nothing is lost.
+"""Reads YAML text into plain data with line numbers.
 
-Narrower than YAML 1.1: only true and false are booleans, only decimal digits are integers (a MAC address is
-not a number in base 60), there are no dates and no aliases, and a key that comes twice is an error.
+Stricter than YAML 1.1: only true and false are booleans, only decimal digits are integers (a MAC address is
+not a number in base 60), there are no dates, tags and aliases, and a repeated key is an error.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def read(text: str) -> Node:
 
 
 class _Composer:
-    """Makes nodes from YAML events, and notes what only YAML permits."""
+    """Makes nodes from YAML events, and collects what YAML permits and a topology file does not."""
 
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events = events
@@ -183,7 +183,7 @@ def locate(root: Node, keys: Keys) -> tuple[int, Node | None]:
 
 
 def describe(node: Node | None) -> str:
-    """Say in words what a node is."""
+    """Describe a node in words."""
     if node is None or (node.content is None and not node.text.startswith('"')):
         return "nothing"
     if isinstance(node.content, dict):
@@ -194,5 +194,5 @@ def describe(node: Node | None) -> str:
 
 
 def dotted(keys: Keys) -> str:
-    """Write a place as people do: nodes.s01.ports[0].mac."""
+    """Write keys as a path: nodes.s01.ports[0].mac."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the text of a topology file to a `Topology`, or to an error that says where and what is wrong."""
+"""Reads the text of a topology file into a `Topology`; errors say where and what is wrong."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LONGEST = 200
 def parse(text: str, filename: str) -> Topology:
     """Return the topology that a file's text describes.
 
-    TopologyError tells of everything that is wrong: file, line and key, what was found, what is allowed, and
-    for an unknown key the nearest known one.
+    Raises TopologyError with everything that is wrong: file, line and key, what was found, what is allowed,
+    and for an unknown key the nearest known one.
     """
     try:
         return read(text)

@@ -29,7 +29,7 @@ def exporter(
     ended = Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: ended.set())
-    from prometheus_client import CollectorRegistry, start_http_server  # only for those who export
+    from prometheus_client import CollectorRegistry, start_http_server  # takes long to import
 
     from orchestrator.exporter import FabricCollector
     from orchestrator.provision.drift import Drift
@@ -43,7 +43,7 @@ def exporter(
         try:
             server, thread = start_http_server(port, address, registry)
         except OSError as error:
-            raise InputError(f"cannot answer on {address}:{port}: {error.strerror}") from None
+            raise InputError(f"cannot listen on {address}:{port}: {error.strerror}") from None
         typer.echo(f"{fabric.name}: http://{address}:{server.server_port}/metrics")
         try:
             drift.watch(ended)

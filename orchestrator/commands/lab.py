@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `provision, destroy, inspect, ping, exec, impair`: a topology file made real."""
+"""Commands `provision, destroy, inspect, ping, exec, shell, impair`: the network of a topology file."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _WIDTH = 140
 @app.command()
 def provision(
     file: File,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan, change nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the changes and make none")] = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="with --dry-run: 3 if there is a plan")
+        bool, typer.Option("--exit-code", help="with --dry-run: exit code 3 if there are changes")
     ] = False,
     node: Node = None,
     as_json: Json = False,
 ) -> None:
-    """Build the network that FILE describes; a second run changes only what differs.
+    """Build the network of FILE; a second run changes only what differs.
 
-    The lab on this machine, or with --node the part of one server on the host that plays it.
+    Without --node: the lab on this machine. With --node: the part of one server, on its host.
     """
     if exit_code and not dry_run:
-        raise InputError("--exit-code: wanted together with --dry-run")
+        raise InputError("--exit-code needs --dry-run")
     begun = time.monotonic()
     topology, fabric = topology_file.load(file)
     if node is not None:
         done = _host(topology, fabric, file, node, dry_run)
     elif topology.nodes != "lab":
-        raise InputError(f"{file}: names hosts; wanted --node NAME, the server that this machine plays")
+        raise InputError(f"{file} names hosts: give --node NAME, the server that this machine is")
     elif dry_run:
         done = _Done(tuple(make_plan(topology, fabric).steps()))
     else:
@@ -66,7 +66,7 @@ def provision(
 
 
 class _Done(NamedTuple):
-    """What a provision has changed, or would change; `HostPlan` says what is pending and lacking."""
+    """The changes of a provision, made or planned; for pending and lacking see `HostPlan`."""
 
     steps: tuple[Change, ...]
     pending: tuple[str, ...] = ()
@@ -124,26 +124,29 @@ def _print_done(fabric: str, done: _Done, dry_run: bool, seconds: float) -> None
         verb = "to change" if dry_run else f"changed in {seconds:.1f} s"
         console.print(plan_view.table(done.steps, f"{fabric}: {len(done.steps)} things {verb}"))
     else:
-        console.print(f"{fabric}: nothing to change; everything is as the file says")
+        console.print(f"{fabric}: nothing to change; kernel and file agree")
     for neighbour in done.pending:
-        console.print(f"pending: {neighbour} has not answered ARP yet; run this again when it is up")
+        console.print(f"pending: {neighbour} did not answer ARP; run this again when it is up")
     for sentence in done.lacking:
         console.print(f"lacking: {sentence}", markup=False, soft_wrap=True)
 
 
 @app.command()
 def destroy(
-    what: Annotated[str | None, typer.Argument(metavar="[FILE|NAME]", help="topology file, or name")] = None,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[FILE|NAME]", help="topology file, or name of a fabric")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="every fabric on this machine")] = False,
     node: Node = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a fabric and leave nothing behind; on a host, bring back what was there before.
+    """Remove a fabric completely; on a host, restore the earlier settings.
 
-    Goes by what the kernel and the stored state say: the file may be edited or lost.
+    Works from the kernel and the stored state: the file may have been edited or lost. Exit code 1 if the fabric
+    is not on this machine.
     """
     if (what is None) != everything or (everything and node):
-        raise InputError("wanted a topology file or a fabric's name (with --node if need be), or --all alone")
+        raise InputError("give a topology file or the name of a fabric, or --all alone")
     names = fabrics.fabrics() if what is None else (fabrics.find_fabric(what),)
     done = [removal.destroy(name, node) for name in names]
     if what is not None and not any(map(removal.is_something, done)):
@@ -165,7 +168,7 @@ def inspect(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="exit with 3 if there is drift")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show every server, port, address, peer and state, and what differs between file and kernel."""
+    """Show every server, port, address, peer and state, and all differences between file and kernel."""
     topology, fabric = topology_file.load(file)
     if node is not None:
         report = inspection.inspect_host(topology, fabric, node)
@@ -224,18 +227,18 @@ def impair(
     file: File,
     link: Annotated[str, port_argument("LINK", "s00.p1:l1g0.p0, or one end: s00.p1")],
     down: Annotated[bool, typer.Option("--down", help="cut the cable")] = False,
-    up: Annotated[bool, typer.Option("--up", help="mend it")] = False,
-    rate: Annotated[str | None, typer.Option(help="such as 100Mbit/s, unlimited")] = None,
-    delay: Annotated[str | None, typer.Option(help="one way, such as 50us, 2ms")] = None,
-    loss: Annotated[str | None, typer.Option(help="share of frames, such as 1%, 0.01%")] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="back to what the file says")] = False,
+    up: Annotated[bool, typer.Option("--up", help="reconnect it")] = False,
+    rate: Annotated[str | None, typer.Option(help="like 100Mbit/s, 1gbit, unlimited")] = None,
+    delay: Annotated[str | None, typer.Option(help="one way, like 50us, 2ms")] = None,
+    loss: Annotated[str | None, typer.Option(help="share of frames, like 1%, 0.01%")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="remove all faults")] = False,
 ) -> None:
-    """Give a cable a fault, in both directions; other faults that it has stay as they are."""
+    """Set faults of a cable, in both directions; its other faults stay."""
     topology, fabric = topology_file.load(file)
     cable = impairment.find_link(fabric, link)
     if reset:
         if down or up or rate or delay or loss:
-            raise InputError("--reset: wanted alone, for it undoes every fault of the cable")
+            raise InputError("--reset removes every fault of the cable: give it alone")
         done = impairment.reset(topology, fabric, cable)
     else:
         fault = impairment.parse_fault(down, up, rate, delay, loss)
@@ -248,7 +251,7 @@ def impair(
 
 
 def _console() -> Console:
-    """Standard output; where it is no terminal, wide enough for every table."""
+    """A console for standard output, wide enough for every table if that is not a terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
 

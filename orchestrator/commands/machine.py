@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `doctor`: what this machine can do."""
+"""Command `doctor`: what this machine supports."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def doctor(
     node: Node = None,
     as_json: Json = False,
 ) -> None:
-    """Tell whether this machine can run the lab, and what mends it; exit code 1 if it cannot.
+    """Report what this machine supports and how to install the rest; exit code 1 if it cannot run a lab.
 
-    With FILE also whether the ports that this machine has in it have RDMA devices.
+    With FILE also: the RDMA devices of the ports that this machine has in the file.
     """
     if node is not None and file is None:
-        raise InputError("--node: wanted together with a topology file")
+        raise InputError("--node needs a topology file")
     ports = () if file is None else examine_ports(*topology_file.load(file), node)
     checks = examine() + ports
     able = can_run_lab(checks)

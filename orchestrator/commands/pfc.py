@@ -49,7 +49,7 @@ def events(
 ) -> None:
     """Show the storms that the watchdog has detected, deadlocks, and background processes that do not run."""
     in_range("--seconds", seconds, 0.1, 60)
-    from orchestrator.pfc import events_view  # numpy: only for those who look at numbers
+    from orchestrator.pfc import events_view  # numpy takes long to import
     from orchestrator.telemetry import watching
     from orchestrator.telemetry.watchdog import read_events
 
@@ -81,12 +81,12 @@ def tune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Try XOFF, XON and ECN thresholds on a lab's lossless switches, and propose the best.
+    """Try XOFF, XON and ECN thresholds on the lossless switches of a lab, and propose the best.
 
-    That is the setting with the least pause time among those that lose nothing, at full goodput of an incast and
-    in time for a synchronization. The switches start anew for each; in the end they are as before.
+    The best setting has the least pause time of those without loss, with full goodput of an incast and a fast
+    synchronization. The switches restart for each setting; at the end they have their own settings again.
     """
-    from orchestrator.pfc import tuning, tuning_trials, tuning_view  # numpy: only for those who measure
+    from orchestrator.pfc import tuning, tuning_trials, tuning_view  # numpy takes long to import
 
     in_range("--seconds", seconds, 0.2, 60)
     if picture is not None and picture.suffix.lower() not in (".svg", ".pdf", ".png"):

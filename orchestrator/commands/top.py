@@ -30,7 +30,7 @@ def top(
         raise InputError("--once, --json and --csv exclude each other; give one of them")
     if not (once or as_json or as_csv or sys.stdout.isatty()):
         raise InputError("standard output is not a terminal; give --once, --json or --csv")
-    from orchestrator.telemetry import watching  # numpy: only for those who look at numbers
+    from orchestrator.telemetry import watching  # numpy takes long to import
 
     topology, fabric = topology_file.load(file)
     with watching.watch(topology, fabric, node) as (ports, sources):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `schema, init, routes, graph`: what a topology file says."""
+"""Commands `schema, init, routes, graph`: topology files, without a lab."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def graph(
     ],
 ) -> None:
     """Draw the fabric."""
-    from orchestrator.views import drawing  # matplotlib takes a second to import: only for those who draw
+    from orchestrator.views import drawing  # matplotlib takes a second to import
 
     topology, fabric = topology_file.load(file)
     drawing.write(topology, fabric, output)

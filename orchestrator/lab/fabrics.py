@@ -71,7 +71,7 @@ def not_here(name: str, asked: str) -> ProvisionError:
 
 
 def _name_in(text: str) -> str | None:
-    """The name that a topology file gives, also one that is no valid file any more."""
+    """The name in a topology file, which need not be valid any more."""
     try:
         content = yaml.safe_load(text)
         name = content.get("name") if isinstance(content, dict) else None
@@ -82,10 +82,10 @@ def _name_in(text: str) -> str | None:
 
 
 def find_fabric(text: str) -> str:
-    """The fabric that `text` means: its name, or a topology file, which may be edited, wrong or lost.
+    """Return the fabric called `text`, or that of the topology file `text`, which may be edited, wrong or lost.
 
-    The name that the file says counts; else the fabric that was provisioned from a file at this path. Raises
-    InputError if it is neither.
+    The name in the file takes precedence over the fabric that was provisioned from this path. Raises InputError
+    for other text.
     """
     path = Path(text)
     if not path.is_file() and _NAME.fullmatch(text):
@@ -101,6 +101,6 @@ def find_fabric(text: str) -> str:
     if name is not None:
         return name
     raise InputError(
-        f"{text}: wanted a fabric's name or its topology file, found neither; "
+        f"{text} is neither the name of a fabric nor its topology file; "
         f"fabrics on this machine: {', '.join(known) or 'none'}"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered about a fabric between two commands: its record under /run/hipsnet/<fabric>/."""
+"""The state of a fabric between two commands: its record under /run/hipsnet/<fabric>/."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ADVICE = "hipsnet keeps there what it has made: remove it, or give it back to r
 
 @dataclass(frozen=True)
 class Record:
-    """The intent of a provision, written before anything is made: so what a killed run left is known as ours.
+    """The intent of a provision, written before anything is made, so that the remains of a killed run are found.
 
-    `nodes` are all names that may have been made, `file` is the topology file's absolute path.
+    `nodes` are all names that may have been made, `file` is the absolute path of the topology file.
     """
 
     file: str
@@ -30,7 +30,7 @@ class Record:
 
 
 def folder(fabric: str) -> Path:
-    """Where everything about a fabric is kept."""
+    """The folder of a fabric's state."""
     return ROOT / fabric
 
 
@@ -40,7 +40,7 @@ def record_path(fabric: str) -> Path:
 
 
 def lock_path(fabric: str) -> Path:
-    """The file that whoever changes a fabric holds locked."""
+    """The file that is locked while a command changes the fabric."""
     return folder(fabric) / _LOCK
 
 
@@ -58,7 +58,7 @@ def read(fabric: str) -> Record | None:
 
 
 def write(fabric: str, record: Record) -> None:
-    """Replace the record of a fabric, whole or not at all."""
+    """Replace the record of a fabric atomically."""
     write_json(record_path(fabric), asdict(record))
 
 
@@ -97,7 +97,7 @@ def forget(fabric: str) -> None:
 
 
 def remove(fabric: str) -> None:
-    """Forget a fabric. Called with its lock held; the lock goes last."""
+    """Remove the state of a fabric. Called with its lock held; the lock file is removed last."""
     home = folder(fabric)
     if not home.is_dir():
         return
@@ -111,14 +111,14 @@ def remove(fabric: str) -> None:
 
 
 def remove_empty(home: Path) -> None:
-    """Remove a fabric's folder, and the root, where nobody has put anything in them meanwhile."""
+    """Remove a fabric's folder, and the root folder, if they are empty."""
     for place in (home, ROOT):
         with contextlib.suppress(OSError):
             place.rmdir()
 
 
 def fabrics() -> tuple[str, ...]:
-    """The names of all fabrics that something is remembered of, sorted."""
+    """The names of all fabrics with stored state, sorted."""
     if not ROOT.is_dir():
         return ()
     return tuple(sorted(entry.name for entry in ROOT.iterdir() if entry.is_dir()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removing nodes of the lab, and whole fabrics: processes, pins, namespaces, memory of them."""
+"""Removing nodes of the lab, and whole fabrics: processes, pins, namespaces and state."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from orchestrator.provision import hosts
 
 @dataclass(frozen=True)
 class Removal:
-    """What a destroy did: nodes removed, servers of this host restored, processes ended, things left alone.
+    """The result of a destroy: nodes removed, servers of this host restored, processes ended.
 
-    `left_alone` are foreign namespaces with a node's name; `elsewhere` are servers that were applied inside
-    another network namespace, which have to be restored there.
+    `left_alone` are namespaces that hipsnet did not make, with the name of a node; `elsewhere` are servers that
+    were applied inside another network namespace, and have to be restored there.
     """
 
     fabric: str
@@ -33,7 +33,7 @@ class Removal:
 
 
 def destroy(fabric: str, node: str | None = None) -> Removal:
-    """Remove everything of a fabric, going by the kernel and the record, not by a file.
+    """Remove everything of a fabric, from the kernel's state and the record, without a file.
 
     With `node`, only restore the part of that server on this host. Raises ProvisionError if a process in one
     of the namespaces cannot be ended.
@@ -66,7 +66,7 @@ def is_something(done: Removal) -> bool:
 
 
 def sentence(done: Removal) -> str:
-    """What a destroy did, for the reader."""
+    """The result of a destroy in a sentence."""
     parts = [f"{len(done.nodes)} nodes removed"] if done.nodes else []
     parts += [f"{', '.join(done.restored)} restored"] if done.restored else []
     parts += [f"{done.processes} processes ended"] if done.processes else []
@@ -90,7 +90,7 @@ def end_residents(fabric: str, pids: Sequence[int]) -> None:
     stubborn = processes.end(pids)
     if stubborn:
         raise ProvisionError(
-            f"{fabric}: processes {', '.join(map(str, stubborn))} live in its namespaces and cannot be "
+            f"{fabric}: processes {', '.join(map(str, stubborn))} run in its namespaces and cannot be "
             "ended; end them and run this again"
         )
 
@@ -98,7 +98,7 @@ def end_residents(fabric: str, pids: Sequence[int]) -> None:
 def residents(fabric: str) -> Iterator[tuple[int, str]]:
     """The processes in namespaces that carry a mark of the fabric, each with its node.
 
-    Those in a namespace whose name was taken away behind our back are among them.
+    Processes in a namespace whose name was deleted are included.
     """
     nodes: dict[tuple[int, int], str | None] = {}
     own = os.stat("/proc/thread-self/ns/net")  # noqa: PTH116

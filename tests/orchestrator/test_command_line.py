@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import hipsnet
-from orchestrator.command_line import ROOMS, app
+from orchestrator.command_line import MODULES, app
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,9 +28,9 @@ def test_every_command_of_every_module_is_in_the_table_and_in_the_help() -> None
         module = import_module(f"orchestrator.commands.{name}")
         if isinstance(found := getattr(module, "app", None), typer.Typer):
             with_commands[name] = tuple(typer.main.get_group(found).commands)
-    assert with_commands == ROOMS
+    assert with_commands == MODULES
     told = CliRunner().invoke(app, ["--help"]).stdout
-    assert all(f"│ {command} " in told for commands in ROOMS.values() for command in commands)
+    assert all(f"│ {command} " in told for commands in MODULES.values() for command in commands)
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -108,7 +108,7 @@ def test_a_command_that_is_not_there_is_refused() -> None:
         (["provision", "--help"], {"matplotlib", "textual", "prometheus_client", "torch"}),
     ],
 )
-def test_nobody_waits_for_what_others_need(arguments: list[str], spared: set[str]) -> None:
+def test_a_command_imports_no_more_than_it_needs(arguments: list[str], spared: set[str]) -> None:
     code = (
         "import sys; from orchestrator.cli import main\n"
         "try: main()\nexcept SystemExit as end: assert not end.code\n"

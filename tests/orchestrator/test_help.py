@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hipsnet.settings import VARIABLES
-from orchestrator.command_line import ROOMS, app
+from orchestrator.command_line import MODULES, app
 from orchestrator.help import tables, topics
 from tests.lab.rig import hipsnet
 
@@ -34,7 +34,7 @@ def test_the_environment_names_every_variable() -> None:
 
 
 def test_topics_name_only_commands_that_exist() -> None:
-    commands = {command for commands in ROOMS.values() for command in commands} | {"COMMAND"}
+    commands = {command for commands in MODULES.values() for command in commands} | {"COMMAND"}
     for topic in topics.names():
         assert set(re.findall(r"hipsnet ([a-z]+)\b", topics.text(topic))) - {"did", "runs"} <= commands, topic
 

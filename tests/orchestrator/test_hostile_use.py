@@ -60,7 +60,7 @@ def test_a_file_full_of_nonsense_is_a_short_error(tmp_path: Path, text: str) -> 
     path = tmp_path / "topology.yaml"
     path.write_text(text)
     answered(hipsnet("provision", path), 2, "topology.yaml:1: ")
-    answered(hipsnet("destroy", path), 2, "found neither")
+    answered(hipsnet("destroy", path), 2, "is neither the name of a fabric nor")
 
 
 @pytest.mark.parametrize(
