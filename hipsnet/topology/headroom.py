@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a port still receives after it has told its peer to stop, and the thresholds that follow from it.
+"""The headroom of a port, which holds what arrives after the port has sent XOFF, and the PFC thresholds.
 
-IEEE 802.1Q Annex N (802.1Qbb): when a buffer reaches XOFF, the port's own transmitter may just have begun the
-longest frame, so that the PFC frame waits for it; the PFC frame takes its time on the wire, and so do the way to
-the peer and the way back of what the peer sends meanwhile; both ends' MAC and PHY hold bits; the peer may take the
-time of IEEE 802.3 31B.3.7 to obey; and a frame that it has begun by then comes whole. At the cable's rate:
+IEEE 802.1Q Annex N (802.1Qbb): when a buffer reaches XOFF, the transmitter of the port may just have begun a
+longest frame, which delays the PFC frame. Then the PFC frame is sent; it propagates to the peer, and the bits that
+the peer sends meanwhile propagate back; MAC and PHY of both ends hold bits; the peer stops within the time of IEEE
+802.3 31B.3.7, after the end of a frame that it has begun. At the cable's rate:
 
     headroom = own frame + PFC frame + 2 x cable + interface + response + burst + peer's frame
 
-The response is measured at the peer's plug, so it holds the peer's own MAC and PHY; `interface` is this port's. A
-chip that keeps packets in cells loses room with short ones: see `occupancy`.
+The response is measured at the peer's connector, so that it includes the peer's MAC and PHY; `interface` is that of
+this port. A chip that stores packets in cells wastes buffer on short packets: see `occupancy`.
 
-Where the terms come from, in public sources:
+Public sources of the terms:
 
 - the formula, the PFC frame (672 bit times), copper (5556 bit times of 10 Gbit/s for 100 m), and the interface at
   10 Gbit/s (MAC 8192 and XAUI 4096 bit times; a 10GBASE-T PHY 25600): Linux's ixgbe_type.h, "taken from 802.1bb
@@ -41,11 +41,11 @@ QUANTUM_BITS = 512
 FRAMING_BYTES = 8 + 14 + 4 + 4 + 12  # preamble, Ethernet header, VLAN tag, FCS, gap between frames
 PFC_FRAME_BYTES = 8 + 64 + 12
 UNLIMITED_BPS = 10_000_000_000
-"""What an unlimited cable of the lab is reckoned with."""
+"""The rate assumed for an unlimited cable of the lab."""
 LAB_RESPONSE_US = 5000
-"""How long a sender in the lab may go on: it may be waiting for a processor."""
+"""The response time of a sender in the lab, a process that scheduling may delay."""
 
-# By rate in bit/s, quanta of 512 bit times. How long a port may send after it received PFC: IEEE 802.3 31B.3.7.
+# By rate in bit/s, quanta of 512 bit times in which a port stops after it has received PFC: IEEE 802.3 31B.3.7.
 RESPONSE_QUANTA = {
     10**9: 2,
     10 * 10**9: 67,
@@ -71,13 +71,13 @@ INTERFACE_QUANTA = {
     800 * 10**9: 1920,
 }
 BASE_T_INTERFACE_QUANTA, BASE_T_RESPONSE_QUANTA = 50, 7
-"""What a 10GBASE-T PHY holds more (25600 bit times, 802.3 55.11), and its peer's answer takes more."""
+"""Additional quanta of a 10GBASE-T PHY (25600 bit times, 802.3 55.11), and of the response of its peer."""
 NS_PER_M = {"fibre": 5.06, "twinax": 4.77, "base-t": 5.56}
 
 
 @dataclass(frozen=True)
 class Link:
-    """What the headroom of a port depends on."""
+    """The quantities that determine the headroom of a port."""
 
     rate_bps: int
     mtu: int
@@ -90,13 +90,13 @@ class Link:
 
     @property
     def frame_bytes(self) -> int:
-        """The longest frame with all that it takes of the wire."""
+        """Bytes of the longest frame on the wire, framing included."""
         return self.mtu + FRAMING_BYTES
 
 
 @dataclass(frozen=True)
 class Term:
-    """One part of the headroom: what it is of, how it comes about, and its bytes at the cable's rate."""
+    """One part of the headroom: its name, its cause, and its bytes at the cable's rate."""
 
     name: str
     text: str
@@ -105,10 +105,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What one priority of a port may hold, in bytes; the fields of `struct buffer_class` of the soft switch.
+    """The buffer thresholds of a priority in bytes, the fields of `struct buffer_class` of the soft switch.
 
-    `xoff` 0: as much as `alpha` times what is free in the shared buffer. `xon` 0: it may go on when it holds
-    `hysteresis` less than its limit.
+    `xoff` 0: the limit is `alpha` times the free shared buffer. `xon` 0: XON is sent when the queue is
+    `hysteresis` below its limit.
     """
 
     lossless: bool
@@ -132,7 +132,7 @@ def terms(link: Link) -> tuple[Term, ...]:
         _response(link),
     ]
     if link.burst_bytes:
-        found.append(("burst", "what a paced sender lets go at once", link.burst_bytes))
+        found.append(("burst", "the burst of a paced sender", link.burst_bytes))
     if cells > 1:
         lost = ceil((cells - 1) * sum(size for *_, size in found))
         found.append(("cells", f"short packets in cells of {link.cell_bytes} B", lost))
@@ -146,9 +146,9 @@ def headroom_bytes(link: Link) -> int:
 
 
 def occupancy(cell_bytes: int) -> Fraction:
-    """How much more room packets take in cells than on the wire, at worst.
+    """The ratio of the cells that packets occupy to their bytes on the wire, at worst.
 
-    That is 64 bytes in a cell of their own, or one byte more than fills a cell (SONiC's headroom calculators).
+    The worst case is 64 bytes in a cell, or one byte more than a full cell (SONiC's headroom calculators).
     """
     if cell_bytes > 128:
         return Fraction(cell_bytes, 64)
@@ -156,16 +156,16 @@ def occupancy(cell_bytes: int) -> Fraction:
 
 
 def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """What a shaped cable of the lab lets go at once: two milliseconds of the rate, never less than two frames.
+    """Return the burst of a shaped cable of the lab: two milliseconds at its rate, at least two frames.
 
-    A larger burst lets small messages pass faster than the cable; a smaller one costs rate, for what has to wait
-    for a processor is late and cannot make up for it (one millisecond: 2 % of an all-reduce of 64 MiB).
+    With a larger burst, small messages are faster than the cable. A smaller burst costs rate, because a sender that
+    is delayed by scheduling cannot catch up (one millisecond: 2 % of an all-reduce of 64 MiB).
     """
     return max(2 * (mtu + 14), rate_bps // 8 // 500)
 
 
 def link_of(topology: Topology, pfc: Pfc) -> Link:
-    """What the ports of a fabric depend on; a lab's peers are programs, and answer as such."""
+    """The link parameters of a fabric; peers in a lab are processes with their response time."""
     rate_bps, mtu, in_lab = (
         topology.link.rate_bps or UNLIMITED_BPS,
         topology.link.mtu,
@@ -184,7 +184,7 @@ def link_of(topology: Topology, pfc: Pfc) -> Link:
 
 
 def thresholds(topology: Topology) -> tuple[Thresholds, ...]:
-    """What priorities 0 to 7 of every port may hold: as the file says, or else derived."""
+    """The thresholds of priorities 0 to 7 of every port: from the file, otherwise derived."""
     frame, pfc = topology.link.mtu + 14, topology.pfc
     lossy = Thresholds(False, 2 * frame, 0, 0, 0, pfc.alpha if pfc else 1.0, 0)
     if pfc is None:
@@ -196,14 +196,14 @@ def thresholds(topology: Topology) -> tuple[Thresholds, ...]:
 
 
 def _xon(pfc: Pfc, xoff: int, frame: int) -> int:
-    """Two frames below XOFF, so that not every frame sends a PFC frame; no less than half of it."""
+    """Two frames below XOFF, so that not every frame causes a PFC frame; at least half of XOFF."""
     if pfc.xon:
         return units.parse_size(pfc.xon)
     return max(xoff - 2 * frame, xoff // 2)
 
 
 def misfits(topology: Topology, pfc: Pfc) -> Iterator[tuple[str, str, str]]:
-    """What of `pfc` can lose packets: the key, what was found, what is allowed."""
+    """Yield the keys of `pfc` whose values can lose packets, with the value found and the values allowed."""
     xoff, xon = (units.parse_size(size) if size else None for size in (pfc.xoff, pfc.xon))
     if xon is not None and xoff is not None and xon >= xoff:
         yield "xon", str(pfc.xon), f"less than xoff, {pfc.xoff}"
@@ -211,13 +211,13 @@ def misfits(topology: Topology, pfc: Pfc) -> Iterator[tuple[str, str, str]]:
     least = headroom_bytes(link)
     rate = units.format_rate(link.rate_bps)
     if pfc.headroom and units.parse_size(pfc.headroom) < least:
-        reason = f"{rate}, {link.cable_m:g} m and MTU {link.mtu} need it (`hipsnet pfc explain` tells why)"
+        reason = f"{rate}, {link.cable_m:g} m and MTU {link.mtu} require it (`hipsnet pfc explain` shows the parts)"
         yield "headroom", pfc.headroom, f"{least}B or more: {reason}"
         return
     if pfc.buffer is None:
         return
     lossless = next(found for found in thresholds(topology) if found.lossless)
-    # Below XOFF there has to be room for a frame, or nothing could come in without a pause.
+    # At least one frame must fit below XOFF, or every frame would cause a pause.
     each = lossless.headroom + (lossless.xoff or link.mtu + 14)
     wanted = each * len(pfc.priorities)
     if units.parse_size(pfc.buffer) < wanted:
