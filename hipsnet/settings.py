@@ -207,9 +207,9 @@ class Settings:
     `exchange` is the exchange of hips inside a level: empty for the fabric's default (mesh on BCube, ring
     on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
-    port address. `token` is the job's secret, of at least 16 characters if there are
-    several ranks: connections without it are refused. A silent peer is logged
-    after `warn_s` and declared failed after `timeout_s`; all ranks have `start_timeout_s` to join (seconds).
+    port address. `token` is the job's secret, of at least 16 characters if there are several ranks: connections
+    without it are refused. A silent peer is logged after `warn_s` and declared failed after `timeout_s`, and so is
+    a job without progress after twice that; all ranks start within `start_timeout_s` (in seconds).
     `ack_timeout`, `retries` and `rnr_retries` are those of RDMA queue pairs (docs/roce.md).
     Raises InputError where a value is not allowed.
     """

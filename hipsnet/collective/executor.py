@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a plan: one thread of control sends what may be sent and applies what has arrived, until all is done.
+"""Runs a plan: one loop sends the segments that are ready and applies those that arrive, until all are done.
 
-What is to be reduced comes by way of a ring for each neighbour (`hipsnet.collective.staging`): a sender never has
-more under way than fits into it. From 64 KiB on, a chunk is at most a quarter of the plan's largest transfer
+Segments that are to be reduced arrive in a ring per neighbour (`hipsnet.collective.staging`): a sender never has
+more in flight than fits into it. From 64 KiB on, a chunk is at most a quarter of the plan's largest transfer
 (`hipsnet.collective.plan`), so the staging memory in use for a neighbour is never more than the largest transfer
 that is in flight from it. Finished pieces are written straight into the caller's array.
 """
@@ -88,7 +88,7 @@ class Executor:
 
         Raises CollectiveError naming rank, peer, level, stage and bytes done. After any exception, also one that
         is raised by a signal handler or by `reduction`, the array is undefined, the connections are closed, and
-        the peers have been told the reason.
+        the peers have got the reason.
         """
         if self._failure is not None:
             raise CollectiveError(f"rank {self._rank}: an earlier collective failed: {self._failure}")
@@ -208,7 +208,7 @@ class Executor:
             case Heartbeat():
                 self._on_heartbeat(neighbour, message)
             case Abort(culprit, reason):
-                self._fail(culprit, reason, None, told_by=neighbour)
+                self._fail(culprit, reason, None, reported_by=neighbour)
 
     def _on_ready(self, neighbour: Neighbour, ready: Ready) -> None:
         """The neighbour has entered this collective, or the next one when it has sent all of this one."""
@@ -300,7 +300,7 @@ class Executor:
             )
 
     def _place(self, neighbour: Neighbour, segment: Segment) -> tuple[int, int] | None:
-        """(key, offset) of the peer's memory for this segment; None while there is no room."""
+        """(key, offset) of the peer's memory for this segment; None while it has no free slot."""
         if not segment.reduces:
             return (neighbour.ready.key, segment.start * self._itemsize) if neighbour.ready else None
         if not neighbour.staging_key or neighbour.slots_used >= neighbour.slots_free_until:
@@ -372,24 +372,24 @@ class Executor:
         )
 
     def _fail(
-        self, culprit: int, reason: str, at: Neighbour | None, told_by: Neighbour | None = None
+        self, culprit: int, reason: str, at: Neighbour | None, reported_by: Neighbour | None = None
     ) -> NoReturn:
         """Abort the collective on all ranks, and raise."""
         level = f" (seen by rank {self._rank} at level {at.peer.port})" if at else ""
-        told = f", told by {told_by.name}" if told_by else f", at {at.name}" if at else ""
-        self._abort(culprit, reason + level, told_by)
+        where = f", reported by {reported_by.name}" if reported_by else f", at {at.name}" if at else ""
+        self._abort(culprit, reason + level, reported_by)
         raise CollectiveError(
-            f"rank {self._rank} gives up collective {self._sequence}{told}: "
+            f"rank {self._rank}: collective {self._sequence} failed{where}: "
             f"{self._failure}; {self._standing(at)}"
         )
 
-    def _abort(self, culprit: int, reason: str, told_by: Neighbour | None = None) -> None:
+    def _abort(self, culprit: int, reason: str, reported_by: Neighbour | None = None) -> None:
         """Send the reason to all neighbours (but the one it came from), and close the connections for good."""
         self._failure = f"rank {culprit}: {reason}" if culprit >= 0 else reason
         try:
             self._transport.abandon()  # else the message would wait behind writes, longer than we do
             for neighbour in self._neighbours:
-                if neighbour is not told_by:
+                if neighbour is not reported_by:
                     self._send_control(neighbour, Abort(culprit, reason))
             self._transport.drain(LAST_WORDS_S)
         finally:

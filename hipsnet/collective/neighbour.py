@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an executor knows of one neighbour: how far both are, what may be sent, and when it was last heard."""
+"""The executor's state of one neighbour: progress of both sides, credits, and when it was last heard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Neighbour:
     warned: bool = False
     closed: str = ""  # why the connection is gone
 
-    staging_key: int = 0  # of the peer's ring, for me; 0 until it has told of one that is large enough
+    staging_key: int = 0  # of the peer's ring for this rank; 0 until it announces one that is large enough
     slots_used: int = 0  # of the peer's ring
     slots_free_until: int = 0  # credit: slots_used may grow to this
     slots_filled: int = 0  # of my own ring
@@ -30,9 +30,9 @@ class Neighbour:
     slot_of: dict[int, int] = field(default_factory=dict)  # by index of the segment that waits in it
     emptied_told: int = 0
 
-    ready: Ready | None = None  # of the collective that I am in, or about to enter
+    ready: Ready | None = None  # of the present collective
     next_ready: Ready | None = None  # the peer is one collective ahead
-    early: list[int] = field(default_factory=list)  # what it has written for that one
+    early: list[int] = field(default_factory=list)  # the segments that it has written for that one
 
     sends_now: tuple[Segment, ...] = ()
     sent_now: int = 0  # posted

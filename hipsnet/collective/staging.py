@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where what is to be reduced lands: for each neighbour a ring of `SLOTS` slots of one chunk each.
+"""The memory for segments that are to be reduced: for each neighbour a ring of `SLOTS` slots of one chunk each.
 
-A neighbour writes into its ring, the reduction empties it, and credits tell how far it is. The rings are as large
-as the largest chunk so far needs, which is known on every rank alike: chunks follow from the schedule.
+A neighbour writes into its ring, the reduction empties it, and credits report how many slots are empty again. The
+slots fit the largest chunk so far, which is the same on all ranks, as chunk sizes follow from the schedule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Staging:
         self._replaced: list[Region] = []
 
     def make_room(self, chunk_bytes: int) -> bool:
-        """Have rings for such chunks in the next collective; whether they are others than before.
+        """Provide rings for such chunks in the next collective; True if they are new.
 
         Raises TransportError where the device cannot register them.
         """
@@ -40,7 +40,7 @@ class Staging:
         self._replaced = []
         if chunk_bytes <= self._slot_bytes:
             return False
-        # Who enters with another size believes in the old rings: it is to be told that, and not to hit nothing.
+        # A mismatched peer still addresses the old rings; keep them registered so that it gets the mismatch error.
         self._replaced = self._rings
         self._slot_bytes = -(-chunk_bytes // _PAGE_BYTES) * _PAGE_BYTES
         # One array, because numpy asks for huge pages from 4 MiB on: 4 % of an all-reduce of 64 MiB.
@@ -51,11 +51,11 @@ class Staging:
         return True
 
     def key(self, connection: int) -> int:
-        """What this neighbour names its ring by."""
+        """The key by which this neighbour addresses its ring."""
         return self._rings[connection].key
 
     def offset(self, slot: int) -> int:
-        """Where a slot begins in its ring, here as at every peer; slots are counted on without end."""
+        """The start of a slot in its ring, the same on all ranks; `slot` counts on beyond SLOTS."""
         return slot % SLOTS * self._slot_bytes
 
     def view(self, connection: int, slot: int, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:

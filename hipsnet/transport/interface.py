@@ -38,7 +38,7 @@ class Region:
 
 
 class Event(IntEnum):
-    """What a completion tells."""
+    """The kind of a completion."""
 
     SENT = 0  # a posted write has left: its memory may change again
     WRITTEN = 1  # the peer has written into a region of ours
@@ -56,7 +56,7 @@ class Completion(NamedTuple):
 
 
 class ConnectionLost(Exception):
-    """A connection cannot go on; the text says why. A transport tells it by CLOSED, and never raises it."""
+    """A connection cannot go on; the text says why. A transport reports it as CLOSED, and never raises it."""
 
 
 MESSAGE_LIMIT = 2048
@@ -66,8 +66,8 @@ MESSAGE_LIMIT = 2048
 class Transport(Protocol):
     """Moves bytes between this rank and its neighbours. Not thread-safe; one thread owns it.
 
-    `connect` comes first. Any number of writes and messages may be posted: what the peer has no room for yet
-    waits here, so no receiver is ever not ready, and callers need no bound of their own.
+    `connect` comes first. Any number of writes and messages may be posted: what the peer cannot take yet
+    is queued here, so a receiver is always ready, and callers need no limit of their own.
     """
 
     def register(self, memory: NDArray[np.uint8]) -> Region:
@@ -81,7 +81,7 @@ class Transport(Protocol):
         """Take the region back; later writes to its key are a protocol error of the peer."""
 
     def connect(self, peers: Sequence[Peer], timeout_s: float) -> None:
-        """Connect all the peers, whichever side comes first; raises TransportError naming the missing ones."""
+        """Connect to all peers, in any order of start; raises TransportError naming the missing ones."""
 
     def post_write(
         self,
@@ -102,10 +102,10 @@ class Transport(Protocol):
         """Send at most MESSAGE_LIMIT bytes; arrives as MESSAGE. The bytes are copied: no SENT follows."""
 
     def abandon(self) -> None:
-        """Drop the writes that have not begun to leave: none of them ends in SENT. Messages go on their way."""
+        """Drop the writes that have not begun to leave: none of them ends in SENT. Messages are still sent."""
 
     def poll(self, timeout_s: float) -> list[Completion]:
-        """Start what was posted, wait until something happens or the time is over, and tell what happened."""
+        """Start what was posted, block until an event or the time-out, and return the completions."""
 
     def flush(self) -> None:
         """Send posted messages and pending acknowledgements: peers wait for them, and this rank will not poll.
@@ -114,7 +114,7 @@ class Transport(Protocol):
         """
 
     def drain(self, timeout_s: float) -> None:
-        """Hand over what is still queued, for at most this long, without looking at what comes in."""
+        """Send what is still queued, for at most this long; incoming data is not read."""
 
     def close(self) -> None:
         """Close every connection and listener."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How two queue pairs are introduced, and part: over the TCP connection that their ranks met on (handshake.py).
+"""Setting up and closing queue pairs over the TCP connection of the handshake (handshake.py).
 
-Each end first tells its parameters, sealed, then that it is ready; when it closes, how much had arrived.
+Each end sends its parameters, sealed, then that it is ready; when it closes, how much has arrived.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sealed(body: bytes, seal: Seal) -> bytes:
 
 
 def opened(raw: bytes, seal: Seal, peer: Peer) -> bytes:
-    """The body of what `peer` has sealed; TransportError if it is of another job, or of nobody."""
+    """The body that `peer` has sealed; TransportError if the seal is wrong."""
     body = raw[:-SEAL_BYTES]
     if not hmac.compare_digest(raw[-SEAL_BYTES:], seal(body)):
         raise TransportError(f"{peer} sent queue pair parameters with a wrong seal; is it hipsnet?")
@@ -39,7 +39,7 @@ def opened(raw: bytes, seal: Seal, peer: Peer) -> bytes:
 
 
 def agree(peer: Peer, parameters: Iterable[tuple[str, object, object]]) -> None:
-    """Each of (what, wanted, found) must be as wanted; TransportError says which is not."""
+    """Compare each of (what, expected, received); TransportError names the one that differs."""
     for what, wanted, found in parameters:
         if wanted != found:
             raise TransportError(f"{peer} sent {found!s}; wanted: {what} {wanted!s}")
@@ -52,24 +52,24 @@ def swap(
     size: int,
     deadline_s: float,
 ) -> list[bytes]:
-    """Send each peer its bytes, and read `size` from each. Raises TransportError naming who does not answer."""
+    """Send each peer its bytes, and read `size` from each. Raises TransportError naming a peer that is silent."""
     for sock, peer, words in zip(sockets, peers, mine, strict=True):
-        with _patient(sock, peer, deadline_s):
+        with _within(sock, peer, deadline_s):
             sock.sendall(words)
     answers = []
     for sock, peer in zip(sockets, peers, strict=True):
-        with _patient(sock, peer, deadline_s):
+        with _within(sock, peer, deadline_s):
             answers.append(_read(sock, size))
     return answers
 
 
 def farewell(arrived: int) -> bytes:
-    """The last words, of BYE.size bytes, to a peer of whom so many pieces had arrived."""
+    """The last message, of BYE.size bytes, to a peer of which so many pieces have arrived."""
     return BYE.pack(_BYE_MAGIC, arrived)
 
 
 def arrived_before(words: bytes) -> int:
-    """How many pieces a peer had got before it closed; 0 if it did not say so."""
+    """The number of pieces that a peer has got before it closed; 0 if it did not report it."""
     if len(words) != BYE.size:
         return 0
     magic, arrived = BYE.unpack(words)
@@ -77,7 +77,7 @@ def arrived_before(words: bytes) -> int:
 
 
 @contextmanager
-def _patient(sock: socket.socket, peer: Peer, deadline_s: float) -> Iterator[None]:
+def _within(sock: socket.socket, peer: Peer, deadline_s: float) -> Iterator[None]:
     try:
         sock.settimeout(max(0.001, deadline_s - monotonic()))
         yield

@@ -68,7 +68,7 @@ def test_ranks_that_are_alive_without_progress_end_with_one_culprit() -> None:
     with job({1: loses}, timeout_s=1.0) as made:
         errors = texts(made.all_reduce())
     assert all("no rank has made progress for 2." in error for error in errors), errors
-    culprits = {error.partition(": ")[2].partition(": ")[0] for error in errors}
+    culprits = {error.partition("and rank ")[2].partition(" is furthest")[0] for error in errors}
     assert len(culprits) == 1, errors
 
 

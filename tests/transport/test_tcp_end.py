@@ -77,9 +77,11 @@ def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
             first.transport.post_message(0, protocol.pack(protocol.Credit(0)))
         first.transport.poll(0)
         last.transport.close()
-        with pytest.raises(CollectiveError, match=r"rank 1 gives up .*, at rank 2 .*: rank 2: "):
+        with pytest.raises(CollectiveError, match=r"rank 1: collective .* failed, at rank 2 .*: rank 2: "):
             run(failing, peers=2)
-        with pytest.raises(CollectiveError, match=r"rank 0 gives up .*, told by rank 1 .*: rank 2: "):
+        with pytest.raises(
+            CollectiveError, match=r"rank 0: collective .* failed, reported by rank 1 .*: rank 2: "
+        ):
             run(waiting, peers=1)
 
 

@@ -39,7 +39,7 @@ class Connection:
         """The peer may write into `regions` (by key); what happens is added to `completions`."""
         self.index = index
         self.socket = sock
-        self.is_full = False  # the socket; it becomes writable once there is room
+        self.is_full = False  # the socket; it becomes writable later
         self.outgoing: deque[Frame] = deque()
         self._regions = regions
         self._completions = completions
@@ -64,7 +64,7 @@ class Connection:
         return int(struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))[0])
 
     def send(self) -> None:
-        """Hand the kernel what it has room for. Raises ConnectionLost at the end, what came before it is told."""
+        """Hand the kernel as much as it takes. Raises ConnectionLost at the end, after its last data."""
         outgoing = self.outgoing
         self.is_full = False
         if self._is_torn:  # another byte could land in the middle of a write, and be taken for its payload
@@ -133,9 +133,9 @@ class Connection:
                 self._completions.append(Completion(Event.SENT, self.index, frame.immediate))
 
     def _read_out(self) -> None:
-        """A send has found the peer's end: tell what came before it, for there the peer may have said who failed.
+        """Deliver what the peer sent before it closed: it may contain the ABORT that names the culprit.
 
-        Linux keeps through a reset what has been received, and nothing comes after it.
+        After a reset Linux keeps what has been received, and nothing follows.
         """
         with suppress(ConnectionLost):
             while self.receive():
