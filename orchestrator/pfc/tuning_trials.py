@@ -152,8 +152,9 @@ def flows(fabric: Fabric) -> list[Flow]:
 
 
 def _probe(topology: Topology, fabric: Fabric, file: Path, effort: Effort) -> float:
-    """The median seconds of a HiPS all-reduce over RoCE."""
-    settings = job.settings(file, fabric, transport="xdp", algorithm="hips")
+    """The median seconds of an all-reduce over RoCE: HiPS, or ring where HiPS is not defined."""
+    algorithm = "hips" if fabric.shape.hips else "ring"
+    settings = job.settings(file, fabric, transport="xdp", algorithm=algorithm)
     case = Case((count(effort.size_bytes, "float32"),))
     measurement = Measurement((case,), "float32", effort.iterations, 1, check=False)
     programs = workers(topology, fabric, settings, measurement)

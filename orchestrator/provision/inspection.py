@@ -205,7 +205,7 @@ def drift_lines(report: Report) -> Iterator[str]:
 
 def table(report: Report) -> Table:
     """A row for every port of every node."""
-    view = Table(title=f"{report.fabric.name}: {report.fabric.kind}", title_justify="left")
+    view = Table(title=f"{report.fabric.name}: {report.fabric.shape.title}", title_justify="left")
     for heading in ("node", "identity", "port", "address", "peer", "state", "rate", "delay", "MTU"):
         view.add_column(heading, no_wrap=True)
     for node in report.nodes:

@@ -32,6 +32,22 @@ def lab(make_lab: MakeLab) -> Lab:
     return made
 
 
+def test_a_fabric_without_levels_is_tuned_with_a_ring(make_lab: MakeLab) -> None:
+    made = make_lab(
+        {"kind": "leafspine", "leaves": 1, "spines": 1, "servers": 3},
+        lab={"switch": "lossless", "buffer": "512KiB"},
+        link={"rate": "100Mbit/s"},
+        pfc={"priorities": [3]},
+    )
+    made.provision()
+    options = ("--xoff", "36KiB", "--seconds", "0.3", "--size", "64KiB", "--iters", "1")
+    done = hipsnet("pfc", "tune", made.file, *options, "--json")
+    assert done.returncode == 0, done.stderr
+    trials = json.loads(done.stdout)["trials"]
+    assert [trial["setting"]["xoff"] for trial in trials] == [None, 36 << 10, 36 << 10]
+    assert all(trial["probe_s"] > 0 and trial["lost"] == 0 for trial in trials)
+
+
 def test_settings_are_tried_and_the_fabric_is_as_it_was(lab: Lab, tmp_path: Path) -> None:
     (before,) = soft_switch.running(lab.name)
     picture = tmp_path / "tuned.svg"
