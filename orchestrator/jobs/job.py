@@ -84,6 +84,7 @@ def environment(fabric: Fabric, own: Settings, environ: Mapping[str, str]) -> di
     OMP_NUM_THREADS is 1 unless the caller has set it, because the servers share a machine.
     """
     node = fabric.servers[own.rank].name
+    address, port = str(fabric.servers[0].identity), str(own.port + 1)
     return {
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",  # output is a pipe that is read line by line
@@ -93,7 +94,12 @@ def environment(fabric: Fabric, own: Settings, environ: Mapping[str, str]) -> di
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(own.rank),
         "GROUP_WORLD_SIZE": str(own.world_size),
-        "MASTER_ADDR": str(fabric.servers[0].identity),
-        "MASTER_PORT": str(own.port + 1),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        # The arguments of torchrun, should the program be torchrun.
+        "PET_NNODES": str(own.world_size),
+        "PET_NODE_RANK": str(own.rank),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
         failures.VARIABLE: str(inbox_path(fabric)),
     }

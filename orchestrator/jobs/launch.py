@@ -223,7 +223,7 @@ class _Follower:
 
     def _hear(self) -> None:
         for failure in self._options.inbox.read() if self._options.inbox else ():
-            if failure.rank < len(self._job.outputs):
+            if 0 <= failure.rank < len(self._job.outputs):
                 self._failures.setdefault(failure.rank, failure)
                 self._options.heard(failure)
 

@@ -124,6 +124,10 @@ def test_environment_is_complete(places: Path) -> None:
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
             "MASTER_ADDR": str(fabric.servers[0].identity),
+            "PET_NNODES": "4",
+            "PET_NODE_RANK": str(rank),
+            "PET_MASTER_ADDR": str(fabric.servers[0].identity),
+            "PET_MASTER_PORT": environment["MASTER_PORT"],
             "MINE": "kept",
         }
         assert expected.items() <= environment.items()
