@@ -64,6 +64,8 @@ def test_a_lab_out_of_a_wheel(place: Path) -> None:
     own = metadata.version("hipsnet")
     assert installed("from importlib.metadata import version; print(version('hipsnet'))") == f"{own}\n"
     assert hipsnet("--version") == f"hipsnet {own}\n"
+    assert hipsnet("help", "units").startswith("# Units of rates")
+    assert (place / "site/orchestrator/lab/shell.bashrc").exists()
     try:
         hipsnet("provision", str(file))
         assert "24 paths: 24 reach their server" in hipsnet("ping", str(file))
