@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from ipaddress import IPv6Address
 from time import monotonic
 
@@ -20,7 +21,7 @@ from hipsnet.transport.verbs.status import explain
 
 PEER = Peer(3, 1, "10.0.0.1", 0, "10.0.0.2")
 SEAL = Greeting(0, 4, "same", "token").seal
-GOOD = Parameters(17, 0xABCDEF, gid_of("10.0.0.2"), 5)
+GOOD = Parameters(17, 0xABCDEF, gid_of("10.0.0.2"), 5, (77, 0x7F0000001000))
 
 
 def test_parameters_come_back_as_they_were() -> None:
@@ -32,11 +33,11 @@ def test_parameters_come_back_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("theirs", "words"),
     [
-        (Parameters(17, 1, gid_of("10.0.0.9"), 5), "wanted: the GID of 10.0.0.2 ::ffff:a00:2"),
-        (Parameters(17, 1, IPv6Address("fe80::1"), 5), "sent fe80::1"),
-        (Parameters(17, 1, gid_of("10.0.0.2"), 5, window=WINDOW + 1), f"a window of {WINDOW}"),
-        (Parameters(17, 1, gid_of("10.0.0.2"), 5, message_limit=9), "sent 9; wanted: messages of at most"),
-        (Parameters(17, 1, gid_of("10.0.0.2"), 6), "path MTU code 6"),
+        (replace(GOOD, gid=gid_of("10.0.0.9")), "wanted: the GID of 10.0.0.2 ::ffff:a00:2"),
+        (replace(GOOD, gid=IPv6Address("fe80::1")), "sent fe80::1"),
+        (replace(GOOD, window=WINDOW + 1), f"a window of {WINDOW}"),
+        (replace(GOOD, message_limit=9), "sent 9; wanted: messages of at most"),
+        (replace(GOOD, mtu=6), "path MTU code 6"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(theirs: Parameters, words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from time import monotonic
 from typing import Any
 
 from pyverbs.enums import IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM
@@ -15,7 +16,7 @@ from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import Endpoint, port_state, why_lost
 from hipsnet.transport.verbs.flow import CREDIT, Incoming, Message, Outgoing, Posting, Write
 from hipsnet.transport.verbs.memory import Memory, Registration
-from hipsnet.transport.verbs.queue_pair import HEADER_BYTES, QueuePair, Request
+from hipsnet.transport.verbs.queue_pair import HEADER_BYTES, PROBE, QueuePair, Request
 from hipsnet.transport.verbs.status import SUCCESS, explain
 
 HEADER = struct.Struct("<B7xQ")  # kind, credit: how many receives have been posted again
@@ -44,6 +45,8 @@ class Connection:
         self._outgoing = Outgoing()
         self._incoming = Incoming()
         self._there: dict[int, tuple[int, int, int]] = {}  # by key: remote key of the verbs, address, length
+        self._is_probing = False
+        self._answered_s = 0.0  # the last acknowledgement, or what was posted when none was due
 
     @property
     def idle(self) -> bool:
@@ -72,6 +75,8 @@ class Connection:
         """Post what may be posted. Raises ConnectionLost."""
         if self._incoming.owes_credit() and CREDIT not in self._outgoing.waiting:
             self._outgoing.waiting.appendleft(CREDIT)
+        if not self._awaits_answer:
+            self._answered_s = monotonic()
         postings = self._outgoing.take()
         if not postings:
             return
@@ -79,6 +84,24 @@ class Connection:
             self.pair.post([self._request(posting) for posting in postings])
         except PyverbsError as error:
             raise ConnectionLost(f"nothing can be posted on {self.endpoint}: {error}") from error
+
+    def look(self, limit_s: float) -> None:
+        """Raise ConnectionLost if no acknowledgement has come for `limit_s`; see that one is due.
+
+        `limit_s` is longer than all retries of the device. It should have failed what was posted by then, but
+        rxe of Linux 6.1 does not always: with a retry count of 7 it repeats without end, and a request that it
+        could not send is reported only after those before it, for whose acknowledgement it no longer waits.
+        """
+        if not self._awaits_answer:
+            self._probe()
+            return
+        waited_s = monotonic() - self._answered_s
+        if waited_s >= limit_s:
+            raise ConnectionLost(
+                f"no acknowledgement for {waited_s:.1f} s, longer than all retries take, and no error of the "
+                f"device; {self.endpoint} is {port_state(self.endpoint)} here: check that its process lives, the "
+                "cable, and `rdma link` at both ends"
+            )
 
     def take(self, completion: Any) -> list[Completion]:
         """What a work completion (ibv_wc) means. Raises ConnectionLost."""
@@ -93,6 +116,10 @@ class Connection:
             self._post_again(completion.wr_id, paid=kind != Kind.CREDIT)
             self._outgoing.grant(posted_again)
             return self._listen(kind, raw[HEADER.size :])
+        self._answered_s = monotonic()
+        if completion.wr_id == PROBE:
+            self._is_probing = False
+            return []
         return self._sent(completion.wr_id + 1)
 
     def end(self, arrived: int) -> list[Completion]:
@@ -100,6 +127,18 @@ class Connection:
         self.pair.close()
         self._outgoing.waiting.clear()
         return self._sent(arrived)
+
+    @property
+    def _awaits_answer(self) -> bool:
+        return self._is_probing or self._outgoing.is_under_way
+
+    def _probe(self) -> None:
+        """A sender without credit has nothing under way, and would never learn of a dead path."""
+        self._answered_s, self._is_probing = monotonic(), True
+        try:
+            self.pair.probe()
+        except PyverbsError as error:
+            raise ConnectionLost(f"nothing can be posted on {self.endpoint}: {error}") from error
 
     def _request(self, posting: Posting) -> Request:
         work = posting.work

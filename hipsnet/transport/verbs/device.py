@@ -8,14 +8,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
 from pyverbs.cq import CQ, CompChannel
 from pyverbs.device import Context
+from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE
+from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.verbs.flow import RECEIVES, SENDS
+from hipsnet.transport.verbs.flow import PROBES, RECEIVES, SENDS
 
+LANDING_BYTES = 64
 PORT_ACTIVE = 4  # ibv_port_state
 _OPENING = Lock()
 """Held while descriptors come into being that have to be told apart."""
@@ -33,7 +37,8 @@ class Device:
                 self._context = self._own(Context(name=name))
                 self._channel, self.descriptor = self._open_channel()
             self.domain = self._own(PD(self._context))
-            self._entries = connections * (SENDS + RECEIVES)
+            self.landing = self._own_landing()
+            self._entries = connections * (SENDS + PROBES + RECEIVES)
             self.completions = self._own(CQ(self._context, self._entries, None, self._channel, 0))
         except PyverbsError as error:
             self.close()
@@ -75,6 +80,14 @@ class Device:
         while self._open:
             with suppress(PyverbsError):  # a device that has gone took it along
                 self._open.pop().close()
+
+    def _own_landing(self) -> tuple[int, int]:
+        """(remote key, address) of the memory that the probes of peers name: they write no bytes into it."""
+        self._landing = np.zeros(LANDING_BYTES, np.uint8)
+        address = int(self._landing.ctypes.data)
+        access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+        region = self._own(MR(self.domain, LANDING_BYTES, access, address))
+        return int(region.rkey), address
 
     def _own(self, resource: Any) -> Any:
         self._open.append(resource)

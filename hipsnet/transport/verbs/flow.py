@@ -21,6 +21,9 @@ RECEIVES = WINDOW + CREDITS_UNDER_WAY
 SENDS = 128
 """Places in the send queue: a window that is under way, and one whose acknowledgements are."""
 
+PROBES = 1
+"""Places in the send queue for probes, which need neither credit nor a receive of the peer."""
+
 SIGNAL_EVERY = 16
 
 
@@ -68,6 +71,11 @@ class Outgoing:
     @property
     def idle(self) -> bool:
         return not self.waiting and not self._under_way
+
+    @property
+    def is_under_way(self) -> bool:
+        """Something is posted and not yet known to have arrived."""
+        return bool(self._under_way)
 
     def grant(self, posted_again: int) -> None:
         """The peer has posted this many receives again since the beginning."""

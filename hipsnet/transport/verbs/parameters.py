@@ -14,32 +14,43 @@ from hipsnet.transport.verbs.devices import gid_of
 from hipsnet.transport.verbs.flow import WINDOW
 
 MAGIC = b"RoCE"
-# magic, QP number, first PSN, GID, code of the active MTU (ibv_mtu), window, message limit
-BODY = struct.Struct("<4sII16sHHI")
+# magic, QP number, first PSN, GID, code of the active MTU (ibv_mtu), window, message limit, landing
+BODY = struct.Struct("<4sII16sHHIIQ")
 PARAMETERS_BYTES = BODY.size + SEAL_BYTES
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """One end of a connection; `mtu` as ibv_mtu codes it (1: 256 bytes ... 5: 4096)."""
+    """One end of a connection; `mtu` as ibv_mtu codes it (1: 256 bytes ... 5: 4096).
+
+    `landing` is the remote key and the address that a probe of this end names.
+    """
 
     number: int
     psn: int
     gid: IPv6Address
     mtu: int
+    landing: tuple[int, int]
     window: int = WINDOW
     message_limit: int = MESSAGE_LIMIT
 
     def pack(self, seal: Seal) -> bytes:
         body = BODY.pack(
-            MAGIC, self.number, self.psn, self.gid.packed, self.mtu, self.window, self.message_limit
+            MAGIC,
+            self.number,
+            self.psn,
+            self.gid.packed,
+            self.mtu,
+            self.window,
+            self.message_limit,
+            *self.landing,
         )
         return sealed(body, seal)
 
     @classmethod
     def unpack(cls, raw: bytes, seal: Seal, peer: Peer) -> Parameters:
         """What `peer` sent; TransportError if it is not what this end can talk to."""
-        magic, number, psn, gid, mtu, window, limit = BODY.unpack(opened(raw, seal, peer))
+        magic, number, psn, gid, mtu, window, limit, *landing = BODY.unpack(opened(raw, seal, peer))
         agree(
             peer,
             (
@@ -51,4 +62,4 @@ class Parameters:
         )
         if not 1 <= mtu <= 5:
             raise TransportError(f"{peer} sent the path MTU code {mtu}; wanted: 1 (256 bytes) to 5 (4096)")
-        return cls(number, psn, IPv6Address(gid), mtu)
+        return cls(number, psn, IPv6Address(gid), mtu, (landing[0], landing[1]))

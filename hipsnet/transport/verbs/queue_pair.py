@@ -16,6 +16,7 @@ from pyverbs.enums import (
     IBV_QPT_RC,
     IBV_SEND_INLINE,
     IBV_SEND_SIGNALED,
+    IBV_WR_RDMA_WRITE,
     IBV_WR_RDMA_WRITE_WITH_IMM,
     IBV_WR_SEND,
 )
@@ -28,7 +29,7 @@ from hipsnet.errors import TransportError
 from hipsnet.transport.interface import MESSAGE_LIMIT
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import Endpoint
-from hipsnet.transport.verbs.flow import RECEIVES, SENDS
+from hipsnet.transport.verbs.flow import PROBES, RECEIVES, SENDS
 from hipsnet.transport.verbs.parameters import Parameters
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
@@ -36,6 +37,7 @@ HEADER_BYTES = 16
 SLOT_BYTES = -(-(MESSAGE_LIMIT + HEADER_BYTES) // 64) * 64
 INLINE_BYTES = 128  # what the executor's messages need
 HOP_LIMIT = 64
+PROBE = 1 << 63  # the work request id of a probe; numbers of others stay far below
 MIN_RNR_TIMER = 12  # 0.64 ms (InfiniBand specification, table 45)
 
 
@@ -62,13 +64,15 @@ class QueuePair:
         self._base = int(self._slots.ctypes.data)
         self._open: list[Any] = []
         self._receives: list[Any] = []
+        self._landing = (0, 0)  # the peer's
         self._place = self._own(SGE(0, 0, 0))  # of whatever is described: a work request keeps a copy
         try:
             access = IBV_ACCESS_LOCAL_WRITE
             self._memory = self._own(MR(device.domain, self._slots.nbytes, access, self._base))
             self._pair, self._inline_bytes = self._create(device)
             self._prepare_receives()
-            self.mine = Parameters(self._pair.qp_num, secrets.randbits(24), endpoint.gid, self._mtu)
+            psn = secrets.randbits(24)
+            self.mine = Parameters(self._pair.qp_num, psn, endpoint.gid, self._mtu, device.landing)
             self._pair.to_init(self._initial())
             for slot in range(RECEIVES):
                 self.post_receive(slot)
@@ -85,6 +89,7 @@ class QueuePair:
 
     def connect(self, theirs: Parameters, qp_attributes: QpAttributes) -> None:
         """Ready to receive and to send, with the smaller of both ends' MTUs."""
+        self._landing = theirs.landing
         attributes = self._initial()
         attributes.path_mtu = min(self._mtu, theirs.mtu)
         attributes.dest_qp_num = theirs.number
@@ -133,6 +138,24 @@ class QueuePair:
             for piece in chain:
                 piece.close()  # nobody else frees them
 
+    def probe(self) -> None:
+        """Post a write of no bytes: acknowledged while the path lives, and unseen by the peer's program.
+
+        It uses no receive of the peer. Raises PyverbsError.
+        """
+        work = SendWR(
+            wr_id=PROBE,
+            opcode=IBV_WR_RDMA_WRITE,
+            num_sge=1,  # pyverbs refuses none
+            sg=[self._at(self._base, 0, self._memory.lkey)],
+            send_flags=IBV_SEND_SIGNALED,
+        )
+        try:
+            work.set_wr_rdma(*self._landing)
+            self._pair.post_send(work)
+        finally:
+            work.close()
+
     def close(self) -> None:
         """Nothing reads or writes our memory any more when this returns."""
         while self._open:
@@ -150,7 +173,7 @@ class QueuePair:
         queue = device.completions
         for inline in (INLINE_BYTES, 0):
             room = QPCap(
-                max_send_wr=SENDS,
+                max_send_wr=SENDS + PROBES,
                 max_recv_wr=RECEIVES,
                 max_send_sge=1,
                 max_recv_sge=1,

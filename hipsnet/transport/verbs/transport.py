@@ -243,12 +243,17 @@ class VerbsTransport:
             self._lost(connection, "it closed the connection", arrived_before(words))
 
     def _look(self) -> None:
-        """See whether the endpoints are still what the connections were made with."""
+        """See whether the endpoints are still what the connections were made with, and whether peers answer."""
         self._next_look_s = monotonic() + LOOK_S
         for endpoint in {connection.endpoint for connection in self._live}:
             if why := why_lost(endpoint):
                 for connection in [c for c in self._live if c.endpoint == endpoint]:
                     self._lost(connection, why)
+        for connection in list(self._live):
+            try:
+                connection.look(self._qp_attributes.longest_retry_s)
+            except ConnectionLost as lost:
+                self._lost(connection, str(lost))
 
     def _lost(self, connection: Connection, why: str, arrived: int = 0) -> None:
         sock = self._live.pop(connection, None)

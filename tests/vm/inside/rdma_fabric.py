@@ -117,6 +117,16 @@ def sniffed(port: Port) -> Iterator[Callable[[], list[int]]]:
         yield arrived
 
 
+@contextmanager
+def broken(fabric: Fabric, port: Port, line: str) -> Iterator[None]:
+    """A port after the `ip` command `line`; restored afterwards, whatever happens meanwhile."""
+    ip(line)
+    try:
+        yield
+    finally:
+        restore(fabric, port)
+
+
 def restore(fabric: Fabric, port: Port) -> None:
     """Give back to a port what the kernel took with its link or its address."""
     here = netdev(port)
