@@ -30,11 +30,11 @@ class Kind(IntEnum):
 
     CREDIT = CREDIT.kind
     MESSAGE = 1
-    REGION = 2  # memory that the peer may write into: told once, ahead of the message that names its key
+    REGION = 2  # memory that the peer may write into: announced once, before the message that names its key
 
 
 class Connection:
-    """A queue pair, how far both directions are, and the memory that the peer has told of."""
+    """A queue pair, the state of both directions, and the memory that the peer has announced."""
 
     def __init__(self, index: int, peer: Peer, endpoint: Endpoint, device: Device, memory: Memory) -> None:
         self.index = index
@@ -59,10 +59,12 @@ class Connection:
         return self._incoming.arrived
 
     def announce(self, registration: Registration) -> None:
-        """Tell the peer of memory before any message can name it."""
+        """Announce memory to the peer before any message can name it."""
         mr = registration.mrs.get(self.endpoint.device)
-        told = REGION.pack(registration.key, mr.rkey if mr else 0, registration.address, registration.length)
-        self.enqueue(Message(Kind.REGION, told))
+        region = REGION.pack(
+            registration.key, mr.rkey if mr else 0, registration.address, registration.length
+        )
+        self.enqueue(Message(Kind.REGION, region))
 
     def enqueue(self, work: Write | Message) -> None:
         self._outgoing.waiting.append(work)
@@ -149,7 +151,7 @@ class Connection:
         remote_key, address, length = self._there.get(work.remote_key, (0, 0, 0))
         if work.remote_offset + work.length > length:
             raise ConnectionLost(
-                f"it has told of {length} bytes as region {work.remote_key}, and "
+                f"it has announced {length} bytes as region {work.remote_key}, and "
                 f"{work.length} bytes at {work.remote_offset} are to be written there"
             )
         return Request(

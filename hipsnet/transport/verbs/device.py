@@ -22,7 +22,7 @@ from hipsnet.transport.verbs.flow import PROBES, RECEIVES, SENDS
 LANDING_BYTES = 64
 PORT_ACTIVE = 4  # ibv_port_state
 _OPENING = Lock()
-"""Held while descriptors come into being that have to be told apart."""
+"""Held while a descriptor is opened that is found by comparing the descriptors before and after."""
 
 
 class Device:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be posted when: credits for the peer's receives, room in the send queue, and which sends are signalled.
+"""What may be posted when: credits for the peer's receives, space in the send queue, and signalled sends.
 
-Every write and every message uses up one receive of the peer. It has posted `WINDOW` of them for these, and says
-how many it has posted again (a count over the connection's whole life) with every message; if none is due, by a
-credit of its own once half of them are owed. A credit uses up a receive, too, but no credit: between two of them
-lies half a window, so never more than `CREDITS_UNDER_WAY` can wait at the other end. That many receives are
-posted beside the window, and so a receive is always there (no RNR), however fast or slow either side is.
+Every write and every message consumes one receive of the peer, which keeps `WINDOW` of them posted. Each message
+carries the number of receives that its sender has posted again since the connection began; if no message is due,
+a credit message does, as soon as half a window is owed. A credit message consumes a receive, but no credit: there
+is half a window between two of them, so at most `CREDITS_UNDER_WAY` can wait at the peer. That many receives are
+posted in addition, so a receive is always there (no RNR), however fast or slow either side is.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two queue pairs tell each other of themselves before they speak."""
+"""The parameters that the two ends of a queue pair send each other."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class QueuePair:
         except PyverbsError as error:
             self.close()
             raise TransportError(
-                f"no queue pair on {endpoint}: {error}; `rdma resource show` tells how many are in use, "
+                f"no queue pair on {endpoint}: {error}; `rdma resource show` lists those in use, "
                 "`ulimit -l` how much memory may be registered"
             ) from error
 
@@ -136,7 +136,7 @@ class QueuePair:
             self._pair.post_send(chain[-1])
         finally:
             for piece in chain:
-                piece.close()  # nobody else frees them
+                piece.close()  # pyverbs does not free them
 
     def probe(self) -> None:
         """Post a write of no bytes: acknowledged while the path lives, and unseen by the peer's program.

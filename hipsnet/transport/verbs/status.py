@@ -5,7 +5,7 @@ from __future__ import annotations
 
 SUCCESS, FLUSHED = 0, 5
 
-_REMOTE_MEMORY = "the peer's memory was not what it had told; both ends must run the same hipsnet"
+_REMOTE_MEMORY = "the peer's memory is not what it has announced; both ends must run the same hipsnet"
 _LOCAL = "this is a fault of hipsnet or of the device's driver; look into dmesg"
 
 # ibv_wc_status (libibverbs/verbs.h): the library's text, and what to check.
@@ -27,7 +27,7 @@ _MEANINGS = {
     12: (
         "transport retry counter exceeded",
         "the peer or the path does not answer; check that its process lives, the cable, `rdma link` at both "
-        "ends, and drops along the way (PFC, MTU); HIPSNET_ACK_TIMEOUT and HIPSNET_RETRIES set the patience",
+        "ends, and drops along the way (PFC, MTU); HIPSNET_ACK_TIMEOUT and HIPSNET_RETRIES set the retries",
     ),
     13: (
         "RNR retry counter exceeded",

@@ -34,8 +34,8 @@ DRAIN_STEP_S = 0.05
 class VerbsTransport:
     """A `Transport` on RDMA devices: one completion queue for each, and a descriptor to sleep on.
 
-    The TCP connections that introduced the queue pairs stay: one ends when the peer's process does, long
-    before retries are used up, and carries the farewell of a peer that closes.
+    The TCP connections of the handshake stay open: one is closed when the peer's process ends, long before the
+    retries are exhausted, and carries the last message of a peer that closes.
     """
 
     def __init__(self, greeting: Greeting, tcp_port: int, qp_attributes: QpAttributes) -> None:
@@ -166,7 +166,7 @@ class VerbsTransport:
             self._by_number[endpoint.device, connection.pair.number] = connection
 
     def _introduce(self, peers: Sequence[Peer], sockets: Sequence[socket.socket], deadline_s: float) -> None:
-        """Tell and learn the queue pairs' numbers; then wait until both ends can receive."""
+        """Send and receive the parameters of the queue pairs; then wait until both ends can receive."""
         seal = self._greeting.seal
         mine = [connection.pair.mine.pack(seal) for connection in self._connections]
         theirs = swap(sockets, peers, mine, PARAMETERS_BYTES, deadline_s)
@@ -225,13 +225,13 @@ class VerbsTransport:
                 sleeper.take_event()
             else:
                 heard.append(sleeper)
-        # The last words of a peer are in the queue before it closes its TCP connection.
+        # The last messages of a peer are in the queue before it closes its TCP connection.
         self._collect()
         for connection in heard:
             self._hear(connection)
 
     def _hear(self, connection: Connection) -> None:
-        """The peer says how much it had got before it closed its queue pair, or is gone without a word."""
+        """The peer has closed its queue pair, with a report of what it had received, or its process has ended."""
         sock = self._live.get(connection)
         if sock is None:
             return
@@ -243,7 +243,7 @@ class VerbsTransport:
             self._lost(connection, "it closed the connection", arrived_before(words))
 
     def _look(self) -> None:
-        """See whether the endpoints are still what the connections were made with, and whether peers answer."""
+        """Check that the endpoints are those of the connections' set-up, and that peers acknowledge."""
         self._next_look_s = monotonic() + LOOK_S
         for endpoint in {connection.endpoint for connection in self._live}:
             if why := why_lost(endpoint):
