@@ -95,17 +95,17 @@ def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600
             listener.listen()
             os.chown(path, owner, -1)
             path.chmod(mode)
-            with _signals_blocked():
-                _attend(core, listener, ports)
+            with _signals_deferred() as signals:
+                _attend(core, listener, ports, signals)
         finally:
             path.unlink(missing_ok=True)
 
 
-def _attend(core: Core, listener: socket.socket, ports: Sequence[PortConfig]) -> None:
+def _attend(core: Core, listener: socket.socket, ports: Sequence[PortConfig], signals: socket.socket) -> None:
+    """Serve callers until `signals` is readable."""
     lease: _Lease | None = None
     try:
-        while True:
-            events = _wait(listener, lease)
+        while signals.fileno() not in (events := _wait(listener, lease, signals)):
             if lease is not None and _has_ended(lease.worker, events.get(lease.worker.fileno(), 0)):
                 lease.close()
                 lease = None
@@ -120,27 +120,36 @@ def _attend(core: Core, listener: socket.socket, ports: Sequence[PortConfig]) ->
             lease.close()
 
 
-def _wait(listener: socket.socket, lease: _Lease | None) -> dict[int, int]:
+def _wait(listener: socket.socket, lease: _Lease | None, signals: socket.socket) -> dict[int, int]:
     """Sleep until something happens: poll()'s events by descriptor."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
+    poll.register(signals, select.POLLIN)
     if lease is not None:
         poll.register(lease.worker, select.POLLIN | select.POLLRDHUP)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    try:
-        return dict(poll.poll())
-    finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    return dict(poll.poll())
 
 
 @contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Except in `_wait`: an exception out of a handler must not leave sockets half opened or half closed."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _signals_deferred() -> Iterator[socket.socket]:
+    """A socket that is readable when SIGINT or SIGTERM has arrived; the signal is raised after the block.
+
+    An exception out of a handler would leave sockets half opened or half closed. Blocking the signals in this
+    thread would not help: handlers run here even if another thread, such as numpy's, receives the signal.
+    """
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        handlers = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+        wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        signal.raise_signal(reader.recv(1)[0])
 
 
 def _has_ended(worker: socket.socket, events: int) -> bool:
