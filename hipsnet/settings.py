@@ -134,7 +134,7 @@ def _switch() -> Kind:
     return Kind("0, 1", parse, lambda value: "1" if value is True else "0" if value is False else str(value))
 
 
-_PATIENCE, _CARRIER, _RDMA = "Timeouts", "What carries the bytes", "RDMA queue pairs (verbs)"
+_TIMEOUTS, _CARRIER, _RDMA = "Timeouts", "What carries the bytes", "RDMA queue pairs (verbs)"
 _COUNT = _whole(0, 7)
 VARIABLES = (
     Variable("rank", "RANK", _whole(0, 2**31 - 1)),
@@ -166,15 +166,15 @@ VARIABLES = (
     Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters"), None, True),
     Variable(
         "timeout_s", "HIPSNET_TIMEOUT", _seconds(),
-        Flag("--timeout", "declare a silent peer failed after this time: 10, 500ms, 2min", "TIME", _PATIENCE),
+        Flag("--timeout", "declare a silent peer failed after this time: 10, 500ms, 2min", "TIME", _TIMEOUTS),
     ),
     Variable(
         "warn_s", "HIPSNET_WARN", _seconds(),
-        Flag("--warn", "log a silent peer after this time", "TIME", _PATIENCE),
+        Flag("--warn", "log a silent peer after this time", "TIME", _TIMEOUTS),
     ),
     Variable(
         "start_timeout_s", "HIPSNET_START_TIMEOUT", _seconds(),
-        Flag("--start-timeout", "time for all ranks to start", "TIME", _PATIENCE),
+        Flag("--start-timeout", "time for all ranks to start", "TIME", _TIMEOUTS),
     ),
     Variable(
         "chunk_bytes", "HIPSNET_CHUNK", _size("4KiB", "64MiB"),

@@ -54,7 +54,7 @@ class Parameters:
         agree(
             peer,
             (
-                ("the introduction of a queue pair", MAGIC, magic),
+                ("queue pair parameters that begin with", MAGIC, magic),
                 (f"the GID of {peer.remote_address}", gid_of(peer.remote_address), IPv6Address(gid)),
                 ("a window of", WINDOW, window),
                 ("messages of at most", MESSAGE_LIMIT, limit),

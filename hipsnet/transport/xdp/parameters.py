@@ -42,7 +42,7 @@ class Parameters:
         agree(
             peer,
             (
-                ("the introduction of a queue pair", MAGIC, magic),
+                ("queue pair parameters that begin with", MAGIC, magic),
                 ("receives posted", RECEIVES, receives),
                 ("messages of at most", MESSAGE_LIMIT, limit),
             ),
