@@ -115,6 +115,10 @@ def carry(server: str, client: str, interface: str) -> None:
 
 
 def test_a_device_that_went_is_drift_and_comes_again(lab: Lab) -> None:
+    run("modprobe", "rdma_cm")
+    config = Path("/sys/kernel/config")
+    if not (config / "rdma_cm").is_dir():  # unless another test has mounted it
+        run("mount", "-t", "configfs", "none", str(config))
     provision(lab, "s0")
     run("rdma", "link", "delete", "hips_rxe_s0_p0")
     assert drift(lab, "s0") == ["rdma hips_rxe_s0_p0: rxe on e0"]
