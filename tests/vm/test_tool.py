@@ -149,7 +149,7 @@ def test_refuses_a_command_that_cannot_be_passed_on(kernel: Path) -> None:
 HOSTILE = ["a b", "", "'", '"', "$HOME `id` $(id)", "*", "\\", "line\nline", "ä", ";false", "--cpus"]
 
 
-def test_a_command_s_output_and_exit_code_come_out(tmp_path: Path) -> None:
+def test_a_command_s_output_and_exit_code_come_out(tmp_path: Path, kernel: Path) -> None:
     place = tmp_path / "written-here"
     place.mkdir()
     script = (
@@ -157,6 +157,7 @@ def test_a_command_s_output_and_exit_code_come_out(tmp_path: Path) -> None:
         "pwd >&2; exit 42"
     )
     options = ["--module", "rdma_rxe", "--writable", str(place), "--memory", "768M", "--cpus", "2"]
+    options += ["--kernel", str(kernel)]
     command = [str(REPOSITORY / "tools/vm"), *options, "--", "bash", "-c", script, str(place), *HOSTILE]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 42, done.stderr

@@ -25,12 +25,16 @@ def run(
     writable: Annotated[
         list[Path], typer.Option(exists=True, file_okay=False, help="folder of this machine to write in")
     ] = [],  # noqa: B006
+    kernel: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="image to boot; default: the newest in /boot"),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="seconds for the boot and the command")] = 300.0,
 ) -> None:
-    """Run a command under the distribution's kernel, as root, in a machine with this one's files inside.
+    """Run a command as root under the distribution's kernel, in a virtual machine that sees the files of this host.
 
-    What it writes is gone with the machine, but for folders that are named as --writable. Exit code: the
-    command's; 124 if its time was over, 125 if the machine failed.
+    The machine discards what the command writes, except in folders given as --writable. Exit code: the command's;
+    124 after the timeout, 125 if the machine fails.
     """
     order = Order(
         command,
@@ -40,6 +44,7 @@ def run(
         modules=module,
         writable=writable,
         timeout_s=timeout,
+        kernel=kernel,
         waiting=lambda: print("vm: waiting for another machine to end", file=sys.stderr),
     )
     with Machine(order) as machine:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Booting a machine, running one command in it, and leaving nothing of it.
+"""Boot a virtual machine, run one command in it, and remove everything afterwards.
 
-virtme-ng boots the kernel on this machine's own files, read-only: what is written there stays in the machine's
-memory. The command goes in over standard input and comes out over three virtio ports (see guest.sh), so no
-shell sees it and its output is not mixed with the console's.
+virtme-ng boots the kernel on the files of this host, read-only; writes stay in the machine's memory. The command
+goes in over standard input, its output comes out over three virtio ports (see guest.sh), so no shell parses it
+and the console's output is separate.
 
-All processes live in a PID namespace whose first process the kernel kills with us, and their temporary files
-on a tmpfs in a mount namespace of theirs: however this process ends, nothing stays.
+All processes are in a PID namespace whose first process the kernel kills with this one, and their temporary
+files are on a tmpfs in a mount namespace of their own: nothing is left, however this process ends.
 """
 
 from __future__ import annotations
@@ -38,10 +38,15 @@ _MESSAGE_BYTES = 1 << 20
 _CONSOLE_BYTES = 1 << 16
 _TAIL_LINES = 15
 _GUEST = Path(__file__).with_name("guest.sh")
-_WRITABLE = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/var")
-"""Folders over which the machine can write, into its own memory."""
-_KERNEL_OPTIONS = ("loglevel=4", "mitigations=off", "no5lvl", "rcupdate.rcu_expedited=1", "nowatchdog")
-"""Warnings on the console; no defence of a machine that lives for a minute; netns that end without delay."""
+_KERNEL_OPTIONS = (
+    "loglevel=4",  # warnings on the console
+    "mitigations=off",  # the machine lives for minutes
+    "no5lvl",
+    "rcupdate.rcu_expedited=1",  # network namespaces end without delay
+    "nowatchdog",
+    "no_timer_check",  # on a busy host the check finds no timer, and the boot hangs (the kernel skips it under KVM)
+    "tsc=reliable",  # with two processors the kernel would read the HPET: twice the time for each packet
+)
 
 # The folder that hides is one that every machine has and the guest mounts anew anyway.
 _PRIVATE = 'mount -t tmpfs -o mode=0755 hipsnet-vm /dev/shm && exec "$@"'
@@ -209,8 +214,8 @@ class Machine:
 def _command(kernel: Path, order: Order, ports: dict[str, int]) -> list[str]:
     """The command line that boots the machine; `ports` are descriptors of pipes."""
     shared = [f"--rwdir={path.resolve()}" for path in order.writable]
-    overlays = [place for place in (*_WRITABLE, str(ROOT)) if Path(place).is_dir()]
-    devices = []
+    files = "local,id=hipsnet-root,path=/,security_model=none,readonly=on,multidevs=remap"
+    devices = ["-fsdev", files, "-device", "virtio-9p-pci,fsdev=hipsnet-root,mount_tag=hipsnet.root"]
     for name, fd in ports.items():
         devices += ["-chardev", f"file,id=hipsnet-{name},path=/proc/self/fd/{fd}"]
         devices += ["-device", f"virtserialport,name=hipsnet.{name},chardev=hipsnet-{name}"]
@@ -222,7 +227,7 @@ def _command(kernel: Path, order: Order, ports: dict[str, int]) -> list[str]:
         # With KVM the distribution's kernel has been seen to hang where /dev/kvm is there.
         "--disable-kvm", "--mods=auto", "--force-9p", "--show-boot-console",
         "--kimg", str(kernel), "--cpus", str(order.cpus), "--memory", order.memory,
-        *(f"--overlay-rwdir={place}" for place in overlays), *shared,
+        *shared,
         *(f"--kopt={option}" for option in _KERNEL_OPTIONS),
         f"--script-sh=exec bash {_quoted(_GUEST)}",
         "--qemu-opts", *devices,
@@ -237,6 +242,8 @@ def _message(order: Order) -> bytes:
     """What guest.sh reads."""
     strings = [
         str(order.folder),
+        str(len(order.writable)),
+        *(str(path.resolve()) for path in order.writable),
         str(len(order.modules)),
         *order.modules,
         str(len(order.command)),
@@ -251,13 +258,13 @@ def _message(order: Order) -> bytes:
 
 
 def _locked(kernel: Path, order: Order) -> int:
-    """The kernel's image, opened and locked: whoever boots it holds it, and no file is left behind."""
+    """Open and lock the kernel image. The lock lasts as long as the machine; it needs no file of its own."""
     handle = os.open(kernel, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         order.waiting()
-        # To stand in the kernel's queue is fair: whoever asks again and again may never come next.
+        # A blocking flock is fair; a process that polls may never get the lock.
         queue = threading.Thread(target=_queue, args=(handle, given_up := threading.Event()), daemon=True)
         queue.start()
         queue.join(order.wait_s)

@@ -226,6 +226,7 @@ class Joined:
     def _transmit(self) -> None:
         while self.ours.deadline() != NEVER and (frame := self.ours.transmit(time.monotonic_ns())):
             if not self._is_lost(frame):
+                select.select([], [self._socket], [])  # its buffer is full while the kernel takes frames in
                 self._socket.send(frame)
 
     def _is_lost(self, frame: bytes) -> bool:
