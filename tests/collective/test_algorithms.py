@@ -106,10 +106,10 @@ def test_pieces_differ_by_one_element_at_most(shape: str, count: int) -> None:
     schedule = Algorithm("hips").build(made, count)
     last = schedule.transfers["stage"] == len(made.dims) - 1
     pieces = {(int(t["offset"]), int(t["length"])) for t in schedule.transfers[last]}
-    wanted = schedule.threads * len(made.servers)
-    lengths = [length for _, length in pieces] + [0] * (wanted - len(pieces))
+    expected = schedule.threads * len(made.servers)
+    lengths = [length for _, length in pieces] + [0] * (expected - len(pieces))
     assert sum(lengths) == count
-    assert len(lengths) == wanted
+    assert len(lengths) == expected
     assert max(lengths) - min(lengths) <= 1
 
 
@@ -140,7 +140,7 @@ def test_512_servers(algorithm: Algorithm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "shape", "told"),
+    ("options", "shape", "message"),
     [
         ({"name": "rong"}, "bcube(3,2)", "allowed: hips, ring, mesh, ps"),
         ({"name": "ring", "exchange": ("mesh",)}, "bcube(3,2)", "exchange is an option of hips"),
@@ -161,8 +161,8 @@ def test_512_servers(algorithm: Algorithm) -> None:
         ({"name": "ps", "servers": 0}, "bcube(3,2)", "1 to 9"),
     ],
 )
-def test_wrong_options_are_told(options: dict[str, object], shape: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_wrong_options_are_told(options: dict[str, object], shape: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         Algorithm(**options).build(fabric(shape), 100)  # type: ignore[arg-type]
 
 

@@ -54,23 +54,23 @@ def piece(transfer: Any) -> str:
 def test_a_lost_transfer(case: tuple[str, Schedule, int]) -> None:
     shape, schedule, index = case
     lost = schedule.transfers[index]
-    told = fault(planted(schedule, np.delete(schedule.transfers, index)), shape)
+    message = fault(planted(schedule, np.delete(schedule.transfers, index)), shape)
     if lost["op"] == REDUCE:
         # The sum that lacks it is copied, or its sender is written to with its contribution still there.
-        assert re.match(r"transfer \d+ .* (copies \d+ of \d+ contributions|overwrites)", told)
-        assert re.search(rf"still at rank .*\b{lost['src']}\b|overwrites .* at rank {lost['src']}\b", told)
+        assert re.match(r"transfer \d+ .* (copies \d+ of \d+ contributions|overwrites)", message)
+        assert re.search(rf"still at rank .*\b{lost['src']}\b|overwrites .* at rank {lost['src']}\b", message)
     else:
-        assert f"rank {lost['dst']}" in told
-        assert re.search(r"no transfer brings the sum|has given away", told)
+        assert f"rank {lost['dst']}" in message
+        assert re.search(r"no transfer brings the sum|has given away", message)
 
 
 @settings(max_examples=100, deadline=None)
 @given(schedules())
 def test_a_doubled_transfer(case: tuple[str, Schedule, int]) -> None:
     shape, schedule, index = case
-    told = fault(planted(schedule, np.insert(schedule.transfers, index, schedule.transfers[index])), shape)
-    assert told.startswith(f"transfer {index + 1} ")
-    assert "twice in a round" in told
+    message = fault(planted(schedule, np.insert(schedule.transfers, index, schedule.transfers[index])), shape)
+    assert message.startswith(f"transfer {index + 1} ")
+    assert "twice in a round" in message
 
 
 @settings(max_examples=100, deadline=None)
@@ -90,9 +90,9 @@ def test_a_transfer_that_comes_too_early(case: tuple[str, Schedule, int]) -> Non
     early = planted(schedule, transfers)
     if is_right(early):
         return  # what a parameter server hands out, it has had for longer
-    told = fault(early, shape)
-    assert re.match(r"transfer \d+ \(stage", told)
-    assert re.search(r"another of its round writes|copies \d+ of|too early|has given away|twice", told)
+    message = fault(early, shape)
+    assert re.match(r"transfer \d+ \(stage", message)
+    assert re.search(r"another of its round writes|copies \d+ of|too early|has given away|twice", message)
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,9 +112,9 @@ def test_a_wrong_operation(case: tuple[str, Schedule, int]) -> None:
     shape, schedule, index = case
     transfers = schedule.transfers.copy()
     transfers[index]["op"] = COPY if transfers[index]["op"] == REDUCE else REDUCE
-    told = fault(planted(schedule, transfers), shape)
-    assert told.startswith(f"transfer {index} ")
-    assert re.search(r"copies \d+ of \d+ contributions|given away", told)
+    message = fault(planted(schedule, transfers), shape)
+    assert message.startswith(f"transfer {index} ")
+    assert re.search(r"copies \d+ of \d+ contributions|given away", message)
 
 
 @settings(max_examples=300, deadline=None)
@@ -134,7 +134,7 @@ def test_what_is_accepted_sums(case: tuple[str, Schedule, int], column: str, by:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "told"),
+    ("column", "value", "message"),
     [
         ("src", 9, "ranks 0 to 8"),
         ("dst", 12, "ranks 0 to 8"),
@@ -147,13 +147,13 @@ def test_what_is_accepted_sums(case: tuple[str, Schedule, int], column: str, by:
         ("stage", 3, "stands behind a later one"),
     ],
 )
-def test_a_column_that_cannot_be(column: str, value: int, told: str) -> None:
+def test_a_column_that_cannot_be(column: str, value: int, message: str) -> None:
     schedule = Algorithm("hips").build(fabric("bcube(3,2)"), 18)
     transfers = schedule.transfers.copy()
     transfers[7][column] = value
     wrong = Schedule("hips", 9, 18, 2, transfers)
     named = 8 if column == "stage" else 7  # the one behind is where the order breaks
-    with pytest.raises(ScheduleError, match=rf"transfer {named} \(.*{told}"):
+    with pytest.raises(ScheduleError, match=rf"transfer {named} \(.*{message}"):
         check(wrong, fabric("bcube(3,2)"))
 
 

@@ -65,8 +65,8 @@ def test_odd_sizes(place: Arena, algorithm: str) -> None:
 
     for outcome in place.run(body, algorithm=algorithm, chunk_bytes=4096 * 5):
         assert not outcome.error, outcome.error
-        wanted = [expected(place.world_size, n, np.float32, "sum").tobytes() for n in counts]
-        assert outcome.value == wanted
+        correct = [expected(place.world_size, n, np.float32, "sum").tobytes() for n in counts]
+        assert outcome.value == correct
 
 
 def test_every_dtype_and_operation(bcube: Arena) -> None:
@@ -78,11 +78,11 @@ def test_every_dtype_and_operation(bcube: Arena) -> None:
     for outcome in bcube.run(body):
         assert not outcome.error, outcome.error
         for (dtype, operation), found in zip(cases, outcome.value, strict=True):
-            wanted = expected(9, 501, dtype, operation)
+            correct = expected(9, 501, dtype, operation)
             if operation == "mean" and dtype.kind != "i":
                 # The sum is exact; only the division rounds, in the array's own dtype.
-                wanted = expected(9, 501, dtype, "sum") / dtype.type(9)
-            assert found == wanted.tobytes(), (dtype, operation)
+                correct = expected(9, 501, dtype, "sum") / dtype.type(9)
+            assert found == correct.tobytes(), (dtype, operation)
 
 
 @pytest.mark.parametrize("exchange", [("mesh",), ("ring",), ("ps",), ("ring", "mesh"), ("ps", "ring")])

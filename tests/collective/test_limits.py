@@ -32,8 +32,8 @@ def test_flat_algorithms(shape: str) -> None:
     assert measured(Algorithm("mesh"), shape, count) == limits.mesh(made)
     for servers in (1, 2, ranks):
         if servers <= ranks:
-            wanted = limits.ps(made, servers)
-            assert measured(Algorithm("ps", servers=servers), shape, servers * ports) == wanted
+            bound = limits.ps(made, servers)
+            assert measured(Algorithm("ps", servers=servers), shape, servers * ports) == bound
 
 
 @pytest.mark.parametrize(("n", "levels"), [(3, 2), (2, 3), (4, 1), (3, 3), (4, 2), (8, 2)])

@@ -41,8 +41,10 @@ def test_buckets_are_those_of_torch(model: str, dtype: str) -> None:
     distributed = pytest.importorskip("torch.distributed")
     backwards = models.parameters(model)[::-1]
     tensors = [torch.empty(p.shape, dtype=getattr(torch, dtype), device="meta") for p in backwards]
-    wanted, _ = distributed._compute_bucket_assignment_by_size(tensors, [1 << 20, 25 << 20])
-    assert models.buckets(model, dtype) == tuple(sum(backwards[i].count for i in bucket) for bucket in wanted)
+    expected, _ = distributed._compute_bucket_assignment_by_size(tensors, [1 << 20, 25 << 20])
+    assert models.buckets(model, dtype) == tuple(
+        sum(backwards[i].count for i in bucket) for bucket in expected
+    )
 
 
 def test_unknown_names() -> None:

@@ -111,8 +111,8 @@ def test_a_connection_that_ends_is_an_end_at_once_if_it_is_awaited(world: World)
     for rank in range(9):
         world.submit(rank, LARGE)
     settle(world, 0.1)
-    told = failures(world, {2})
-    assert {one[:2] for one in told} == {(lib.FAILURE_CLOSED, 2)}
+    reported = failures(world, {2})
+    assert {one[:2] for one in reported} == {(lib.FAILURE_CLOSED, 2)}
     words = {world.core.ffi.string(world.failure(rank).words) for rank in range(9) if rank != 2}
     assert words == {b"it closed the connection"}
 

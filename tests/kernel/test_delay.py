@@ -106,10 +106,10 @@ def test_a_frame_in_transit_is_forwarded_when_it_has_arrived(router: Rig) -> Non
 
 
 def test_what_a_full_ring_cannot_take_is_counted(delayed: Rig) -> None:
-    frame, room = FRAMES["9000 in several buffers"], RING_BYTES // 9100
-    results = [delayed.counted(frame)[2] for _ in range(room + 3)]
-    assert results == [{}] * room + [{"drop_delay_full": 1}] * 3
-    assert [inside for _, inside in held(delayed)] == [frame] * room
+    frame, capacity = FRAMES["9000 in several buffers"], RING_BYTES // 9100
+    results = [delayed.counted(frame)[2] for _ in range(capacity + 3)]
+    assert results == [{}] * capacity + [{"drop_delay_full": 1}] * 3
+    assert [inside for _, inside in held(delayed)] == [frame] * capacity
 
 
 def test_a_frame_is_lost_once_only(delayed: Rig) -> None:

@@ -88,15 +88,15 @@ class Prometheus:
         return result
 
     def value(self, query: str) -> float | None:
-        """The one number that a query gives; None if there is none."""
+        """The single number the query returns; None if it returns no or several series."""
         found = self.ask(query)
         return float(found[0]["value"][1]) if len(found) == 1 else None
 
-    def until(self, query: str, wanted: float) -> None:
-        """Wait until a query gives that number."""
+    def until(self, query: str, expected: float) -> None:
+        """Wait until the query returns the expected number."""
         end = time.monotonic() + 20
-        while (found := self.value(query)) != wanted:
-            assert time.monotonic() < end, f"{query}: {wanted} wanted, found {found}"
+        while (found := self.value(query)) != expected:
+            assert time.monotonic() < end, f"{query}: expected {expected}, found {found}"
             time.sleep(0.2)
 
 

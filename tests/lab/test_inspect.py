@@ -26,11 +26,11 @@ def test_every_server_port_address_and_peer_is_told(make_lab: MakeLab) -> None:
         [3, 3],
         0,
     )
-    told = {node["name"]: node for node in report["nodes"]}
-    assert told.keys() == fabric.nodes.keys()
+    reported = {node["name"]: node for node in report["nodes"]}
+    assert reported.keys() == fabric.nodes.keys()
     for server in fabric.servers:
-        assert told[server.name]["identity"] == str(server.identity)
-        assert told[server.name]["ports"] == [
+        assert reported[server.name]["identity"] == str(server.identity)
+        assert reported[server.name]["ports"] == [
             {
                 "name": port.name,
                 "level": port.level,
@@ -82,15 +82,15 @@ def test_drift_between_file_and_kernel_is_told_one_by_one(make_lab: MakeLab) -> 
 def test_another_map_of_dscps_is_drift_and_repaired(make_lab: MakeLab) -> None:
     lab = make_lab({"kind": "bcube", "n": 2, "levels": 1}, roce={"priority": 4, "dscp": 26})
     lab.provision()
-    wanted = dscp_priorities(lab.load()[0])
-    assert wanted[26] == 4
-    set_priorities(lab.name, "s1", (*wanted[:26], 3, *wanted[27:]))
+    by_dscp = dscp_priorities(lab.load()[0])
+    assert by_dscp[26] == 4
+    set_priorities(lab.name, "s1", (*by_dscp[:26], 3, *by_dscp[27:]))
     (node,) = (node for node in lab.inspect()["nodes"] if node["drift"])
     assert node["name"] == "s1"
     assert node["drift"] == ["program forward on p0: port 0 gives DSCP 26 the priority 3, not 4 -> attached"]
     (change,) = lab.provision()
     assert (change["node"], change["aspect"], change["action"]) == ("s1", "program", "change")
-    assert not list(priority_differences(lab.name, "s1", wanted))
+    assert not list(priority_differences(lab.name, "s1", by_dscp))
     assert lab.inspect()["drift"] == 0
     lab.edit(roce={"priority": 5, "dscp": 26})
     assert {change["node"] for change in lab.provision()} == {"s0", "s1"}

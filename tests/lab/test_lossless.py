@@ -350,9 +350,9 @@ def test_marks_are_answered_where_the_file_has_them(make_lab: MakeLab, enabled: 
     done = lab.run("run", "--transport", "xdp", *options, "--check")
     assert done.returncode == 0, done.stderr
     ports = read(lab)["l0g0"].ports["priority"]
-    marked, told = ports["ecn_marks"][0, PRIORITY], ports["rx_frames"][:, CNP_PRIORITY]
-    assert (marked > 0, told[0] > 0) == (enabled, enabled)
-    assert told.sum() <= ports["ecn_marks"][:, PRIORITY].sum()
+    marked, notified = ports["ecn_marks"][0, PRIORITY], ports["rx_frames"][:, CNP_PRIORITY]
+    assert (marked > 0, notified[0] > 0) == (enabled, enabled)
+    assert notified.sum() <= ports["ecn_marks"][:, PRIORITY].sum()
 
 
 def test_without_pfc_the_same_incast_loses(make_lab: MakeLab) -> None:

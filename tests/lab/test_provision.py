@@ -127,12 +127,12 @@ def test_what_was_taken_away_behind_our_back_is_made_again(make_lab: MakeLab) ->
     run("tc", "-n", lab.namespace("l0g0"), "qdisc", "del", "dev", "p0", "root")
     run("ip", "netns", "exec", lab.namespace("s11"), "sysctl", "-qw", "net.ipv4.conf.p0.arp_ignore=0")
     (pins.node_folder(lab.name, "s11") / "ports").unlink()
-    mended = Counter((change["node"], change["aspect"]) for change in lab.provision())
-    assert mended["s01", "namespace"] == 1
-    assert mended["s10", "cable"] == 1
-    assert mended["s00", "program"] == 1
-    assert mended["s11", "sysctl"] == 1
-    assert mended["s11", "program"] == 1
+    repaired = Counter((change["node"], change["aspect"]) for change in lab.provision())
+    assert repaired["s01", "namespace"] == 1
+    assert repaired["s10", "cable"] == 1
+    assert repaired["s00", "program"] == 1
+    assert repaired["s11", "sysctl"] == 1
+    assert repaired["s11", "program"] == 1
     assert lab.provision() == []
     assert lab.inspect()["drift"] == 0
     assert lab.ping()["reached"] == 12 * 2

@@ -57,13 +57,13 @@ def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callabl
             continue
         row = switch.ports[port.index]
         server = ports.numbers[port.peer_name]
-        told = int(row["pause"]["tx_pause_frames"][3])
-        assert reading.values[fields.TX_PAUSE_FRAMES, number, 3] == told
-        assert reading.values[fields.RX_PAUSE_FRAMES, server, 3] == told  # counted by another program
+        pause_frames = int(row["pause"]["tx_pause_frames"][3])
+        assert reading.values[fields.TX_PAUSE_FRAMES, number, 3] == pause_frames
+        assert reading.values[fields.RX_PAUSE_FRAMES, server, 3] == pause_frames  # counted by another program
         assert reading.values[fields.RX_PAUSE_US, server, 3] == row["pause"]["tx_pause_us"][3]
         assert reading.values[fields.RX_BYTES, server, 3] == row["priority"]["tx_bytes"][3]
         assert reading.values[fields.DROPS, number, 3] == 0
-        stopped += told > 0
+        stopped += pause_frames > 0
     assert stopped == 2
     by_switch = {pause.of for pause in snapshot.pauses if pause.by.startswith("l0g0")}
     assert len(by_switch) == 2

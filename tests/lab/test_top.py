@@ -201,12 +201,12 @@ def test_a_cut_cable_is_seen_and_logged(lab: Lab) -> None:
     drive(lab, act)
 
 
-async def poll_until(app: TopApp, pilot: Pilot[None], wanted: str) -> None:
-    """Look until the line at the top has that: the kernel tells of a carrier when it has time."""
+async def poll_until(app: TopApp, pilot: Pilot[None], expected: str) -> None:
+    """Poll until the first line contains the text: the kernel reports carrier changes asynchronously."""
     for _ in range(100):
         app.poll()
         await pilot.pause(0.05)
-        if wanted in text(app)[0]:
+        if expected in text(app)[0]:
             return
     raise AssertionError(text(app)[0])
 
@@ -284,11 +284,11 @@ def terminal(lab: Lab, size: tuple[int, int], **environment: str) -> Iterator[Ca
         subprocess.run([*tmux, "kill-server"], capture_output=True, check=False)
 
 
-def until(screen: Callable[..., str], wanted: str, **options: tuple[str, ...]) -> str:
-    """The screen, as soon as the pattern is on it."""
+def until(screen: Callable[..., str], expected: str, **options: tuple[str, ...]) -> str:
+    """Wait until the screen matches the pattern; return the screen."""
     end = time.monotonic() + 30
-    while not re.search(wanted, shown := screen(**options)):
-        assert time.monotonic() < end, f"{wanted!r} wanted on the screen, found:\n{shown}"
+    while not re.search(expected, shown := screen(**options)):
+        assert time.monotonic() < end, f"{expected!r} is not on the screen:\n{shown}"
         time.sleep(0.1)
     return shown
 

@@ -93,11 +93,11 @@ def test_a_storm_is_detected_in_its_time_and_held_where_it_is(make_lab: MakeLab,
         assert switch.dropped == {}
         assert rest.received_bytes * 8 < 0.3 * 50e6 * 1.5  # it stands behind what is stuck
     assert traffic.run(topology, fabric, [Flow(both, frozen), Flow(both, well)], 0.5).flows[0].lost == 0
-    told = json.loads(hipsnet("pfc", "events", lab.file, "--json").stdout)
-    assert told["watchdog"] == {"detect_ms": DETECT, "restore_ms": RESTORE, "action": action}
-    assert told["deadlocks"] == []
-    assert [event["kind"] for event in told["events"]] == ["storm", "restored"]
-    for event in told["events"]:
+    report = json.loads(hipsnet("pfc", "events", lab.file, "--json").stdout)
+    assert report["watchdog"] == {"detect_ms": DETECT, "restore_ms": RESTORE, "action": action}
+    assert report["deadlocks"] == []
+    assert [event["kind"] for event in report["events"]] == ["storm", "restored"]
+    for event in report["events"]:
         assert (event["port"], event["culprit"], event["priority"]) == ("l0g0.p0", "s0.p0", PRIORITY)
         assert (event["victims"], event["senders"]) == (["l0g0.p1", "l0g0.p2"], ["s1.p0", "s2.p0"])
     shown = hipsnet("pfc", "events", lab.file)
@@ -135,7 +135,7 @@ def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action
     def moved(name: str) -> int:
         return frames_by_reason(read_counters(lab.name, node)).get(name, 0)
 
-    def told() -> list[dict[str, object]]:
+    def reported() -> list[dict[str, object]]:
         done = hipsnet("pfc", "events", lab.file, "--json", "--seconds", "0.1")
         assert done.returncode == 0, done.stderr
         found: list[dict[str, object]] = json.loads(done.stdout)["events"]
@@ -149,7 +149,7 @@ def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action
         monitor = Monitor(watched_ports, sources.read)
         pauses.send(pfc(1 << PRIORITY))
         time.sleep(DETECT / 1e3)
-        assert told() == []
+        assert reported() == []
         for _ in range(10):
             sends.send(frame)
             sends.send(other)
@@ -162,7 +162,7 @@ def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action
         pauses.send(pfc(1 << PRIORITY, (0,) * 8))
         time.sleep(RESTORE / 1e3)
         assert [found.kind for found in monitor.poll().events] == ["storm restored"]
-    begun, restored = told()
+    begun, restored = reported()
     for found in (begun, restored):
         assert (found["port"], found["priority"], found["action"]) == (event.port, PRIORITY, action)
         assert found["culprit"] == f"{culprit.node}.{culprit.name}"

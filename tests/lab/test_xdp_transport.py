@@ -25,8 +25,8 @@ for algorithm in ("hips", "ring", "mesh", "ps"):
         for size in (1, 250, 16384, 262144):
             array = (np.arange(size) % 7 + comm.rank).astype(np.float32)
             comm.all_reduce(array)
-            wanted = (np.arange(size) % 7) * 9 + 36
-            assert np.array_equal(array, wanted), (algorithm, size)
+            expected = (np.arange(size) % 7) * 9 + 36
+            assert np.array_equal(array, expected), (algorithm, size)
 print("right")
 """
 

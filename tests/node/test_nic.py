@@ -24,7 +24,7 @@ def answer(**parts: object) -> Answer:
     return Answer(**({"pfc": None, "ets": None, "buffer": None, "apps": ()} | parts))  # type: ignore[arg-type]
 
 
-def wanted(rest: str) -> dict[str, Setting]:
+def desired_settings(rest: str) -> dict[str, Setting]:
     return {found.name: found for found in nic_settings.settings(parse(HEAD + HOSTS + rest, "t.yaml"))}
 
 
@@ -40,12 +40,15 @@ def there(**settings: str) -> Actual:
 
 
 def test_a_plain_file_asks_for_what_xdp_needs_and_no_more() -> None:
-    assert {name: found.value for name, found in wanted("").items()} == {"lro": "off", "gro-hw": "off"}
-    assert all(found.optional for found in wanted("").values())
+    assert {name: found.value for name, found in desired_settings("").items()} == {
+        "lro": "off",
+        "gro-hw": "off",
+    }
+    assert all(found.optional for found in desired_settings("").values())
 
 
 def test_lossless_priorities_bring_pause_dscp_and_rdma_settings() -> None:
-    found = wanted("pfc: {priorities: [4, 3], required: true}\nroce: {priority: 4, dscp: 34}\n")
+    found = desired_settings("pfc: {priorities: [4, 3], required: true}\nroce: {priority: 4, dscp: 34}\n")
     values = {name: setting.value for name, setting in found.items() if name not in ("lro", "gro-hw")}
     assert values == {
         "pause": "off",
@@ -58,12 +61,12 @@ def test_lossless_priorities_bring_pause_dscp_and_rdma_settings() -> None:
     }
     assert found["pfc priorities"].required and found["dscp 34"].required
     assert not found["roce tos"].required
-    without_ecn = wanted("roce: {ecn: {enabled: false}}\n")
+    without_ecn = desired_settings("roce: {ecn: {enabled: false}}\n")
     assert (without_ecn["roce tos"].value, without_ecn["ecn rp 3"].value) == ("104", "0")
 
 
 def test_a_nic_section_is_taken_as_it_is() -> None:
-    found = wanted(
+    found = desired_settings(
         "nic:\n  pause: 'on'\n  channels: 4\n  rx_ring: 512\n  adaptive: true\n  tx_usecs: 0\n"
         "  dscp: [{dscp: 10, priority: 1}]\n  trust: [dscp, pcp]\n  dcbx: host\n"
         "  max_rates: [unlimited, 40Gbit/s, 1Mbit/s, 1Gbit/s, unlimited, unlimited, unlimited, unlimited]\n"
@@ -159,10 +162,10 @@ def test_settings_out_of_a_drivers_structures() -> None:
 
 
 def test_what_a_driver_trusts_and_who_speaks_dcbx() -> None:
-    told = answer(trusted=(5, 255, 9), dcbx=0b1010)
-    assert dcb.settings_of(told, "trust") == {"trust order": "dscp,pcp,9"}
-    assert dcb.settings_of(told, "dcbx") == {"dcbx": "firmware,ieee"}
-    (back,) = dcb.requests("e", told, "dcbx", {"dcbx": "firmware,ieee"})
+    answered = answer(trusted=(5, 255, 9), dcbx=0b1010)
+    assert dcb.settings_of(answered, "trust") == {"trust order": "dscp,pcp,9"}
+    assert dcb.settings_of(answered, "dcbx") == {"dcbx": "firmware,ieee"}
+    (back,) = dcb.requests("e", answered, "dcbx", {"dcbx": "firmware,ieee"})
     assert dict(back["attrs"])["DCB_ATTR_DCBX"] == 0b1010
     assert dcb.settings_of(answer(trusted=(), dcbx=0), "trust") == {"trust order": "none"}
     assert dcb.settings_of(answer(trusted=(), dcbx=0), "dcbx") == {"dcbx": "none"}

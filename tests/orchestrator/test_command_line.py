@@ -29,8 +29,8 @@ def test_every_command_of_every_module_is_in_the_table_and_in_the_help() -> None
         if isinstance(found := getattr(module, "app", None), typer.Typer):
             with_commands[name] = tuple(typer.main.get_group(found).commands)
     assert with_commands == MODULES
-    told = CliRunner().invoke(app, ["--help"]).stdout
-    assert all(f"│ {command} " in told for commands in MODULES.values() for command in commands)
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert all(f"│ {command} " in shown for commands in MODULES.values() for command in commands)
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -131,7 +131,7 @@ def test_a_part_of_a_topology_that_is_not_here_is_a_wrong_question(tmp_path: Pat
     file = tmp_path / "topology.yaml"
     head = "version: 1\nname: nowhere\nfabric: {kind: bcube, n: 2, levels: 1}\n"
     ports = "ports: [{interface: eth0}]"
-    for rest, told in (
+    for rest, message in (
         (
             f"nodes:\n  s0: {{{ports}}}\n  s1: {{host: b, {ports}}}\n",
             "name the one that it plays: --node NAME",
@@ -140,7 +140,7 @@ def test_a_part_of_a_topology_that_is_not_here_is_a_wrong_question(tmp_path: Pat
     ):
         file.write_text(head + rest)
         done = run(str(file))
-        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert run("--node", "s0").returncode == 2
 
 

@@ -51,6 +51,6 @@ from orchestrator.telemetry.fields import ALL, FIELDS
 )
 def test_a_name_means(driver: str, name: str, field: str | None, priority: int | None) -> None:
     found = meanings(driver, ["something", name])
-    told = [(FIELDS[meaning.field].name, meaning.priority) for meaning in found.values()]
-    assert told == ([] if field is None else [(field, priority)])
+    described = [(FIELDS[meaning.field].name, meaning.priority) for meaning in found.values()]
+    assert described == ([] if field is None else [(field, priority)])
     assert set(found) <= {1}

@@ -221,7 +221,7 @@ def test_a_provision_that_is_ended_says_what_is_there_and_how_to_go_on(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "hipsnet: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "hipsnet: /x/y: Permission denied\n"),
@@ -231,19 +231,19 @@ def test_a_provision_that_is_ended_says_what_is_there_and_how_to_go_on(
     ],
 )
 def test_what_the_machine_refuses_is_one_line_and_a_bug_keeps_its_traceback(
-    error: OSError, told: str | None, monkeypatch: pytest.MonkeyPatch
+    error: OSError, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise error
 
     monkeypatch.setattr(explain, "json_schema", fail)
-    if told is None:
+    if expected is None:
         with pytest.raises(OSError) as raised:
             hipsnet("schema")
         assert raised.value is error
     else:
         done = hipsnet("schema")
-        assert (done.returncode, done.stderr) == (1, told)
+        assert (done.returncode, done.stderr) == (1, expected)
 
 
 def test_an_interrupt_while_the_command_starts_is_no_traceback(file: Path) -> None:

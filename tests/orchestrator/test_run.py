@@ -205,16 +205,16 @@ def test_a_second_job_is_warned_of_the_first(places: Path) -> None:
 def test_every_flag_reaches_the_program_by_its_variable(places: Path) -> None:
     flags = [text for field, row in ENGINE_FLAGS.items() for text in (row.flag.name, OTHER_VALUES[field])]
     del flags[flags.index("--one-way") + 1]
-    wanted = {row.name: OTHER_VALUES[field] for field, row in ENGINE_FLAGS.items()}
+    values = {row.name: OTHER_VALUES[field] for field, row in ENGINE_FLAGS.items()}
     for done in (
         hipsnet("run", places, *flags, "--", "env"),
-        hipsnet("run", places, "--", "env", **wanted),
+        hipsnet("run", places, "--", "env", **values),
     ):
         assert done.returncode == 0, done.stderr
         found = environments(done)
         assert len(found) == 4
         for environment in found:
-            assert {name: environment[name] for name in wanted} == wanted
+            assert {name: environment[name] for name in values} == values
 
 
 def test_a_jobs_own_place_and_secret_are_not_the_callers_to_choose(places: Path) -> None:
@@ -423,11 +423,11 @@ def test_a_wrong_sum_is_found(lab: Path, tmp_path: Path) -> None:
 
 def test_different_bits_are_not_correct() -> None:
     measurement = Measurement((Case((4,)),), "float32", 2, 0, True)
-    told = [
+    reports = [
         {"times_s": [1.0, 4.0], "digests": [5, 5], "wrong": 0},
         {"times_s": [3.0, 2.0], "digests": [5, 6], "wrong": 0},
     ]
-    result = combine(measurement, 0, told, None)
+    result = combine(measurement, 0, reports, None)
     assert result.times_s == (3.0, 4.0)
     assert (result.wrong, result.same_bits, result.correct) == (0, False, False)
 

@@ -89,7 +89,7 @@ def test_the_variables_of_the_engine_choose_too(bcube: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--algorithm", "rong"], "allowed: hips, ring, mesh, ps"),
         (["--exchange", "star"], "allowed: mesh, ring, ps"),
@@ -101,8 +101,8 @@ def test_the_variables_of_the_engine_choose_too(bcube: Path) -> None:
         (["--server", "99"], "no server '99'"),
     ],
 )
-def test_wrong_options(bcube: Path, arguments: list[str], told: str) -> None:
+def test_wrong_options(bcube: Path, arguments: list[str], message: str) -> None:
     done = schedule(bcube, *arguments)
     assert isinstance(done.exception, InputError)
-    assert told in str(done.exception)
+    assert message in str(done.exception)
     assert done.stdout == ""

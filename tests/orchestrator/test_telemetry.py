@@ -161,8 +161,8 @@ def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
     before = reading(bcube, 0.0, rx_pause_frames=known)
     after = reading(bcube, 2.0, rx_pause_frames={("l0g0.p1", 3): 40, ("s00.p0", 3): 10, ("l1g1.p1", 4): 2})
     found = pauses(bcube, rates_of(bcube, before, after))
-    told = [(pause.by, pause.of, pause.priority, pause.frames_per_s, pause.roots) for pause in found]
-    assert told == [
+    stopped = [(pause.by, pause.of, pause.priority, pause.frames_per_s, pause.roots) for pause in found]
+    assert stopped == [
         ("s01.p0", "l0g0.p1", 3, 20.0, ("s01",)),
         ("l0g0.p0", "s00.p0", 3, 5.0, ("s01",)),
         ("s11.p1", "l1g1.p1", 4, 1.0, ("s11",)),
@@ -222,15 +222,15 @@ def test_events_tell_of_storms_and_links(bcube: WatchedPorts) -> None:
     before, after = reading(bcube, 0.0), reading(bcube, 1.0)
     after.up[0] = False
     after.present[1] = after.up[1] = False
-    told = [(event.kind, event.port) for event in changes_of_links(bcube, before, after)]
-    assert told == [("link down", first.name), ("vanished", bcube.ports[1].name)]
+    changes = [(event.kind, event.port) for event in changes_of_links(bcube, before, after)]
+    assert changes == [("link down", first.name), ("vanished", bcube.ports[1].name)]
     restarted = reading(bcube, 1.0)
     restarted.epoch[2:5] = 1
     (reset,) = changes_of_links(bcube, before, restarted)
     assert (reset.kind, reset.port) == ("counters reset", bcube.ports[2].name)
     assert reset.detail == "and 2 more ports"
-    told = [(event.kind, event.port) for event in changes_of_links(bcube, after, before)]
-    assert told == [("link up", first.name), ("back", bcube.ports[1].name)]
+    changes = [(event.kind, event.port) for event in changes_of_links(bcube, after, before)]
+    assert changes == [("link up", first.name), ("back", bcube.ports[1].name)]
 
 
 def test_the_samples_of_a_port_contain_each_number_once(

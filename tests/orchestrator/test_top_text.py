@@ -87,8 +87,8 @@ def test_every_server_port_has_its_sign_on_the_plan(fabric: dict[str, object]) -
     ports = watch_lab(topology, build(topology))
     spots = [spot for line in plan(ports) for spot in line]
     shown = {port for spot in spots if spot.is_sign for port in spot.stopped}
-    wanted = {number for number, port in enumerate(ports.ports) if port.role == "server"}
-    assert wanted <= shown
+    server_ports = {number for number, port in enumerate(ports.ports) if port.role == "server"}
+    assert server_ports <= shown
     names = {spot.text for spot in spots}
     assert set(ports.fabric.nodes) <= names
 

@@ -63,11 +63,11 @@ class Socket:
         spans = [core().ffi.buffer(frame.spans[i].data, frame.spans[i].bytes) for i in range(frame.count)]
         return b"".join(bytes(span) for span in spans)
 
-    def await_frames(self, wanted: int, bound_s: float = 5) -> list[bytes]:
+    def await_frames(self, least: int, bound_s: float = 5) -> list[bytes]:
         """Receive until there are so many frames, or the time is over."""
         found: list[bytes] = []
         end = time.monotonic() + bound_s
-        while len(found) < wanted and time.monotonic() < end:
+        while len(found) < least and time.monotonic() < end:
             taken = self.take()
             found += taken
             if not taken:

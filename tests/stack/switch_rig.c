@@ -256,11 +256,11 @@ u64 rig_counters_bytes(const struct rig *rig)
 }
 
 /* The head of a file of so many switches; its size in bytes. */
-u64 rig_file_head(u8 *at, u64 room, u64 switches)
+u64 rig_file_head(u8 *at, u64 size, u64 switches)
 {
 	const struct switch_file head = {SWITCH_FILE_MARK, switch_layout(), .switches = switches};
 
-	if (room >= sizeof(head))
+	if (size >= sizeof(head))
 		memcpy(at, &head, sizeof(head));
 	return sizeof(head);
 }

@@ -70,9 +70,9 @@ def _library() -> ctypes.CDLL:
 
 def file_head(switches: int) -> bytes:
     """What stands before the switches in the file of their counters."""
-    room = (ctypes.c_uint8 * (1 << 20))()
-    size = _library().rig_file_head(room, _u64(len(room)), _u64(switches))
-    return bytes(room[:size])
+    buffer = (ctypes.c_uint8 * (1 << 20))()
+    size = _library().rig_file_head(buffer, _u64(len(buffer)), _u64(switches))
+    return bytes(buffer[:size])
 
 
 def _u64(value: int) -> ctypes.c_uint64:

@@ -21,7 +21,7 @@ FOLDERS = ("wire", "cable", "roce", "xsk", "ports", "programs", "switch")
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder like that of the stack: a program, a header of its own, one behind it, and one of another."""
     files = {
         "switch/one.c": '#include "switch/near.h"\nint main(void)\n{\n\treturn VALUE;\n}\n',
@@ -36,40 +36,40 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def built(room: Path) -> Path:
-    return building.binary("one", ["switch/one.c"], room / "cache")
+def built(package: Path) -> Path:
+    return building.binary("one", ["switch/one.c"], package / "cache")
 
 
-def test_an_edit_of_a_header_that_is_included_compiles_anew(room: Path) -> None:
-    first = built(room)
-    (room / "wire/far.h").write_text("#define VALUE 2\n")
-    second = built(room)
+def test_an_edit_of_a_header_that_is_included_compiles_anew(package: Path) -> None:
+    first = built(package)
+    (package / "wire/far.h").write_text("#define VALUE 2\n")
+    second = built(package)
     assert first != second
     assert [subprocess.run([program], check=False).returncode for program in (first, second)] == [1, 2]
 
 
-def test_an_edit_of_another_header_does_not(room: Path) -> None:
-    first = built(room)
+def test_an_edit_of_another_header_does_not(package: Path) -> None:
+    first = built(package)
     before = first.stat()
-    (room / "wire/other.h").write_text("#error not for you\n")
-    assert built(room) == first
+    (package / "wire/other.h").write_text("#error not for you\n")
+    assert built(package) == first
     assert first.stat() == before
 
 
-def test_a_header_that_is_included_newly_counts_from_then_on(room: Path) -> None:
-    (room / "switch/near.h").write_text('#  include "wire/other.h"\n')
-    first = built(room)
-    (room / "wire/other.h").write_text("#define VALUE 3\n")
-    second = built(room)
+def test_a_header_that_is_included_newly_counts_from_then_on(package: Path) -> None:
+    (package / "switch/near.h").write_text('#  include "wire/other.h"\n')
+    first = built(package)
+    (package / "wire/other.h").write_text("#define VALUE 3\n")
+    second = built(package)
     assert subprocess.run([second], check=False).returncode == 3
     assert first != second
 
 
-def test_a_header_that_is_gone_is_missed_even_where_a_program_is_kept(room: Path) -> None:
-    built(room)
-    (room / "wire/far.h").unlink()
+def test_a_header_that_is_gone_is_missed_even_where_a_program_is_kept(package: Path) -> None:
+    built(package)
+    (package / "wire/far.h").unlink()
     with pytest.raises(CapabilityError, match=r"wire/far\.h: No such file"):
-        built(room)
+        built(package)
 
 
 def test_missing_headers_are_reported_as_packages(tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def test_missing_headers_are_reported_as_packages(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_library_is_reported_as_its_package(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_as_its_package(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the linker's message: no machine has this library."""
     monkeypatch.setitem(building._PACKAGES, "hipsnetnosuch", "libnosuch-dev")
     with pytest.raises(CapabilityError, match=r"libhipsnetnosuch or its .* run: apt install libnosuch-dev$"):
-        building.binary("one", ["switch/one.c"], room / "cache", ["hipsnetnosuch"])
+        building.binary("one", ["switch/one.c"], package / "cache", ["hipsnetnosuch"])
 
 
 def test_the_compiler_sees_the_same_headers() -> None:
@@ -125,7 +125,7 @@ def test_folders_use_only_what_stands_before_them() -> None:
 
 
 def test_processes_that_need_a_program_at_once_compile_it_once(
-    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
     tools = tmp_path / "tools"
@@ -135,6 +135,6 @@ def test_processes_that_need_a_program_at_once_compile_it_once(
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     with ThreadPoolExecutor(5) as threads:
-        found = {one.result() for one in [threads.submit(built, room) for _ in range(5)]}
+        found = {one.result() for one in [threads.submit(built, package) for _ in range(5)]}
     assert len(found) == 1
     assert log.read_text() == "begun\n"

@@ -47,21 +47,21 @@ def test_xoff_is_repeated_before_its_quanta_have_run_and_ends_below_xon() -> Non
         receiver.watch(LOSSLESS, 100, 100, 50, now)
         assert receiver.take(LOSSLESS, now) is None and receiver.refresh_ns == NEVER
         receiver.watch(LOSSLESS, 101, 100, 50, now)
-        told = 0
+        sent = 0
         while now < 200 * MS:
             while frame := receiver.take(LOSSLESS, now):
                 assert frame == (1 << LOSSLESS, LONGEST_QUANTA)
                 sender.receive({LOSSLESS: frame[1]}, now)
-                told += 1
+                sent += 1
             assert sender.is_paused(LOSSLESS, now)
             now = receiver.refresh_ns
             receiver.watch(LOSSLESS, 51, 100, 50, now)  # between the two: nothing changes
-        assert told == pytest.approx(195 * MS / (longest_ns / 2), abs=1)
+        assert sent == pytest.approx(195 * MS / (longest_ns / 2), abs=1)
         receiver.watch(LOSSLESS, 50, 100, 50, now)
         assert receiver.take(LOSSLESS, now) == (1 << LOSSLESS, 0)
         assert receiver.take(LOSSLESS, now) is None and receiver.refresh_ns == NEVER
         counted = receiver.counters(LOSSLESS, 10**12)
-        assert (counted["tx_frames"], counted["tx_transitions"]) == (told + 1, 1)
+        assert (counted["tx_frames"], counted["tx_transitions"]) == (sent + 1, 1)
         assert counted["tx_us"] == (now - 5 * MS) // US
 
 
@@ -75,7 +75,7 @@ def test_stop_and_go_without_a_frame_between_them_cancel_out() -> None:
         for held in (50, 101):
             port.watch(LOSSLESS, held, 100, 50, US)
         assert port.take(LOSSLESS, US) is None
-        assert port.refresh_ns == LONGEST_QUANTA * 512 // 2  # still stopped, and told so in time
+        assert port.refresh_ns == LONGEST_QUANTA * 512 // 2  # still paused: refreshed in time
 
 
 @given(

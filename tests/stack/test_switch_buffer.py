@@ -127,10 +127,10 @@ class Sender:
 def run_incast(seed: int, limits: Class, response_ns: int, senders: int = 3) -> tuple[int, int, int, int]:
     """All ports but 0 send to it through a switch; port 0 too is stopped now and then.
 
-    Returns lossless frames lost, XOFFs told, bytes that left, and nanoseconds in which port 0 was open.
+    Returns lossless frames lost, XOFFs sent, bytes that left, and nanoseconds in which port 0 was open.
     """
     dice, rate, step = random.Random(seed), 1_000_000_000, 2 * US
-    lost = told = left = open_ns = 0
+    lost = sent = left = open_ns = 0
     with rig(
         ports=senders + 1, shared=256 * KIB, classes={LOSSLESS: limits}, rate_bps=rate, burst_ns=10 * US
     ) as made:
@@ -149,9 +149,9 @@ def run_incast(seed: int, limits: Class, response_ns: int, senders: int = 3) -> 
             made.settle(now)
             for number, source in enumerate(sources):
                 while frame := made.pause(number + 1, LOSSLESS, now):
-                    told += frame[1] == LONGEST_QUANTA
+                    sent += frame[1] == LONGEST_QUANTA
                     source.hear(frame[1], now)
-    return lost, told, left, open_ns
+    return lost, sent, left, open_ns
 
 
 @pytest.mark.parametrize("xoff", [0, 24 * KIB])
@@ -160,8 +160,8 @@ def test_a_sender_that_obeys_in_time_loses_nothing(seed: int, xoff: int) -> None
     response_ns = 100 * US
     headroom = response_ns // 8 + 2 * MTU_FRAME  # at 1 Gbit/s
     limits = Class(True, MTU_FRAME, headroom, xoff, xoff // 2, 1.0, 2 * MTU_FRAME)
-    lost, told, left, open_ns = run_incast(seed, limits, response_ns)
-    assert lost == 0 and told > 10
+    lost, sent, left, open_ns = run_incast(seed, limits, response_ns)
+    assert lost == 0 and sent > 10
     assert left > 0.95 * open_ns / 8
 
 

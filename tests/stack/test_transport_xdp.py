@@ -54,9 +54,9 @@ def sums(comm: Any) -> list[str]:
         for size in SIZES:
             mine = (np.arange(size) % 13 + comm.rank).astype(dtype)
             ranks = comm.world_size
-            wanted = ((np.arange(size) % 13) * ranks + ranks * (ranks - 1) // 2).astype(dtype)
+            expected = ((np.arange(size) % 13) * ranks + ranks * (ranks - 1) // 2).astype(dtype)
             comm.all_reduce(mine)
-            if not np.array_equal(mine, wanted):
+            if not np.array_equal(mine, expected):
                 wrong.append(f"{dtype} {size}")
     return wrong
 

@@ -96,9 +96,9 @@ def parsed(wire: Core, name: str, data: bytes) -> Any:
     return value if getattr(wire.lib, f"face_{name}_parse")(exact, len(data), value) else None
 
 
-def emitted(wire: Core, name: str, value: Any, room: int = 64) -> bytes | None:
+def emitted(wire: Core, name: str, value: Any, size: int = 64) -> bytes | None:
     buffer = wire.ffi.new("u8[]", b"\xee" * 64)
-    done = getattr(wire.lib, f"face_{name}_emit")(buffer, room, value)
+    done = getattr(wire.lib, f"face_{name}_emit")(buffer, size, value)
     return bytes(wire.ffi.buffer(buffer, 64)) if done else None
 
 
@@ -115,13 +115,13 @@ def test_known_bytes(wire: Core, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_short_of_bytes_or_room(wire: Core, name: str) -> None:
+def test_short_input_or_output_is_refused(wire: Core, name: str) -> None:
     data = bytes.fromhex(KNOWN[name][0])
     needed = 34 if name == "pfc" else len(data)  # its pad need not be there
     value = parsed(wire, name, data)
     for size in range(len(data)):
         assert (parsed(wire, name, data[:size]) is None) == (size < needed)
-        assert emitted(wire, name, value, room=size) is None
+        assert emitted(wire, name, value, size=size) is None
 
 
 @settings(max_examples=200, deadline=None)

@@ -12,8 +12,8 @@
 	bool face_##name##_emit(u8 *at, u32 bytes, const struct name *value);                                \
 	bool face_##name##_emit(u8 *at, u32 bytes, const struct name *value)                                 \
 	{                                                                                                    \
-		struct room room = {at, bytes};                                                              \
-		return name##_emit(&room, value);                                                            \
+		struct room out = {at, bytes};                                                               \
+		return name##_emit(&out, value);                                                             \
 	}
 
 FACE(ethernet)

@@ -224,12 +224,12 @@ def test_dragonfly_by_its_definition(dragonfly: str, make_fabric: MakeFabric) ->
     routers = list(itertools.product(range(shape.groups), range(shape.routers)))
     assert [switch.name for switch in fabric.switches] == [f"g{group}r{router}" for group, router in routers]
     local = Counter(frozenset((link.a.node, link.b.node)) for link in fabric.links if link.a.level == 1)
-    wanted = [
+    cables = [
         frozenset((f"g{group}r{a}", f"g{group}r{b}"))
         for group in range(shape.groups)
         for a, b in itertools.combinations(range(shape.routers), 2)
     ]
-    assert local == dict.fromkeys(wanted, 1)
+    assert local == dict.fromkeys(cables, 1)
     between = Counter(
         tuple(sorted(int(end.node[1:].split("r")[0]) for end in (link.a, link.b)))
         for link in fabric.links

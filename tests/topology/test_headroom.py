@@ -126,8 +126,8 @@ def test_large_and_small_cells() -> None:
 def test_thresholds_are_derived_where_the_file_is_silent() -> None:
     text = HEAD + HOSTS + "link: {rate: 100Gbit/s, mtu: 1500}\npfc: {priorities: [3, 4], alpha: 0.5}\n"
     found = headroom.thresholds(parse(text, "t.yaml"))
-    room = headroom_bytes(Link(100 * GBPS, 1500, 3))
-    lossless = headroom.Thresholds(True, 2 * 1514, room, 0, 0, 0.5, 2 * 1514)
+    headroom_size = headroom_bytes(Link(100 * GBPS, 1500, 3))
+    lossless = headroom.Thresholds(True, 2 * 1514, headroom_size, 0, 0, 0.5, 2 * 1514)
     lossy = headroom.Thresholds(False, 2 * 1514, 0, 0, 0, 0.5, 0)
     assert found == (lossy,) * 3 + (lossless,) * 2 + (lossy,) * 3
 

@@ -69,7 +69,7 @@ def test_the_commented_hosts_have_the_servers_name_and_ports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "told"),
+    ("kind", "arguments", "message"),
     [
         (BCube, {"n": 1, "levels": 2}, "--ports: found 1; allowed: a whole number from 2 to 1024"),
         (BCube, {"n": 3, "levels": 0}, "--levels: found 0; allowed: "),
@@ -101,7 +101,7 @@ def test_the_commented_hosts_have_the_servers_name_and_ports() -> None:
     ],
 )
 def test_wrong_options_are_named_as_they_were_typed(
-    kind: type[FabricKind], arguments: dict[str, Any], told: str
+    kind: type[FabricKind], arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=f"(?s)^{told}"):
+    with pytest.raises(InputError, match=f"(?s)^{message}"):
         write(kind, **arguments)

@@ -25,10 +25,10 @@ class End:
 
     def until_closed(self) -> list[Completion]:
         """All that is told up to the end of a connection, and that."""
-        told: list[Completion] = []
-        while not told or told[-1].event != Event.CLOSED:
-            told += self.transport.poll(TIMEOUT_S)
-        return told
+        completions: list[Completion] = []
+        while not completions or completions[-1].event != Event.CLOSED:
+            completions += self.transport.poll(TIMEOUT_S)
+        return completions
 
 
 @contextmanager

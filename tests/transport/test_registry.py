@@ -32,8 +32,8 @@ def test_the_flag_describes_every_transport_as_the_registry_does() -> None:
 def test_the_readme_has_a_line_for_every_transport() -> None:
     readme = (Path(hipsnet.__path__[0]) / "transport" / "README.md").read_text()
     rows = [line for line in readme.splitlines() if line.startswith("| `") and ".py`" not in line]
-    wanted = [f"| `{name}` | {entry.summary} | {entry.requires} |" for name, entry in TRANSPORTS.items()]
-    assert [row for row in rows if row in wanted] == wanted
+    expected = [f"| `{name}` | {entry.summary} | {entry.requires} |" for name, entry in TRANSPORTS.items()]
+    assert [row for row in rows if row in expected] == expected
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)

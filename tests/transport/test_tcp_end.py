@@ -38,11 +38,11 @@ def test_last_words_come_before_the_end(leaves_unread: bool, why: bytes) -> None
         near.transport.post_message(0, b"too late")
         near.transport.drain(0)
         near.transport.post_message(0, b"too late")
-        told = near.until_closed()
-        assert [each.event for each in told] == [Event.WRITTEN, Event.MESSAGE, Event.CLOSED]
+        completions = near.until_closed()
+        assert [each.event for each in completions] == [Event.WRITTEN, Event.MESSAGE, Event.CLOSED]
         assert here.memory.all()
-        assert told[1].payload == LAST_WORDS
-        assert told[2].payload == why
+        assert completions[1].payload == LAST_WORDS
+        assert completions[2].payload == why
 
 
 def test_last_words_do_not_wait_behind_writes_that_are_abandoned() -> None:
@@ -56,11 +56,11 @@ def test_last_words_do_not_wait_behind_writes_that_are_abandoned() -> None:
         near.transport.poll(0)
         near.transport.abandon()
         near.transport.post_message(0, LAST_WORDS)
-        told: list[Completion] = []
-        while not told or told[-1].event != Event.MESSAGE:
+        completions: list[Completion] = []
+        while not completions or completions[-1].event != Event.MESSAGE:
             near.transport.poll(0)
-            told += far.transport.poll(0)
-        *written, last = told
+            completions += far.transport.poll(0)
+        *written, last = completions
         assert [(each.event, each.immediate) for each in written] == [
             (Event.WRITTEN, number) for number in range(len(written))
         ]

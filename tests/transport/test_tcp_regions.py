@@ -31,11 +31,11 @@ def test_the_rest_of_a_write_is_refused_after_deregister() -> None:
 
         near.transport.deregister(here)
         written = int(memory.sum())
-        told: list[Completion] = []
-        while not told:
+        completions: list[Completion] = []
+        while not completions:
             far.transport.poll(0)
-            told = near.transport.poll(TIMEOUT_S)
-        assert [(each.event, each.payload) for each in told] == [
+            completions = near.transport.poll(TIMEOUT_S)
+        assert [(each.event, each.payload) for each in completions] == [
             (Event.CLOSED, b"it writes into region %d, which is not registered any more" % here.key)
         ]
         assert int(memory.sum()) == written
@@ -84,6 +84,6 @@ def test_nothing_follows_a_send_that_was_interrupted(monkeypatch: pytest.MonkeyP
         near.transport.post_message(0, b"the reason")
         near.transport.drain(1.0)
         near.transport.close()
-        told = far.until_closed()
-        assert [each.event for each in told] == [Event.WRITTEN, Event.CLOSED]
+        completions = far.until_closed()
+        assert [each.event for each in completions] == [Event.WRITTEN, Event.CLOSED]
         assert memory.all()

@@ -90,11 +90,11 @@ def processes(kernel: Path) -> list[int]:
 
 
 def run(order: Order) -> tuple[int | None, dict[str, bytes]]:
-    told = {"stdout": b"", "stderr": b""}
+    outputs = {"stdout": b"", "stderr": b""}
     with Machine(order) as machine:
         for stream, data in machine.outputs():
-            told[stream] += data
-    return machine.exit_code, told
+            outputs[stream] += data
+    return machine.exit_code, outputs
 
 
 def test_a_panic_is_told_with_the_console_s_last_words(kernel: Path) -> None:

@@ -80,9 +80,11 @@ class RxePair:
         self._context = Context(name=DEVICE)
         self._domain = PD(self._context)
         self._queue = CQ(self._context, 256)
-        room = QPCap(max_send_wr=64, max_recv_wr=64, max_send_sge=1, max_recv_sge=1)
-        wanted = QPInitAttr(qp_type=IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=room, sq_sig_all=1)
-        self._pair = QP(self._domain, wanted)
+        capacity = QPCap(max_send_wr=64, max_recv_wr=64, max_send_sge=1, max_recv_sge=1)
+        attributes = QPInitAttr(
+            qp_type=IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=capacity, sq_sig_all=1
+        )
+        self._pair = QP(self._domain, attributes)
         self.memory = Memory(self._domain, memory_bytes)
         self.completions: list[Any] = []
 
@@ -154,15 +156,15 @@ def immediate_of(completion: Any) -> int:
 
 def _gid_index() -> int:
     """Of the GID that is the IPv4 address; the kernel fills the table after the device is there."""
-    wanted = IPv6Address(f"::ffff:{IPv4Address(IPS[1])}").exploded
+    expected = IPv6Address(f"::ffff:{IPv4Address(IPS[1])}").exploded
     folder = Path(f"/sys/class/infiniband/{DEVICE}/ports/1/gids")
     end = time.monotonic() + 10
     while time.monotonic() < end:
         for file in folder.iterdir():
-            if file.read_text().strip() == wanted:
+            if file.read_text().strip() == expected:
                 return int(file.name)
         time.sleep(0.05)
-    raise AssertionError(f"{DEVICE} has no GID {wanted}")
+    raise AssertionError(f"{DEVICE} has no GID {expected}")
 
 
 class Joined:

@@ -293,9 +293,9 @@ def test_rdma_cm_connects_as_the_file_says_and_gets_back_what_it_had(card: str, 
         assert changes(hipsnet("provision", "--json", text=text)) == ["card0 roce: tos 32 -> tos 138"]
         folder = config / "rdma_cm/soft0"
         folder.mkdir()
-        told = {path.name: path.read_text() for path in (folder / "ports/1").iterdir()}
+        files = {path.name: path.read_text() for path in (folder / "ports/1").iterdir()}
         folder.rmdir()
-        assert told == {"default_roce_mode": "RoCE v2\n", "default_roce_tos": "138\n"}
+        assert files == {"default_roce_mode": "RoCE v2\n", "default_roce_tos": "138\n"}
         assert "nothing to change" in hipsnet("provision", text=text).stdout
         roce.write(card, "roce", {"roce tos": "0"})
         assert json.loads(hipsnet("inspect", "--json", text=text).stdout)["nodes"][0]["drift"] == [

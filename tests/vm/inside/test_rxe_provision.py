@@ -154,11 +154,11 @@ def test_a_lab_s_namespaces_are_out_of_its_reach(lab: Lab) -> None:
 def test_doctor_knows_devices_and_ports(lab: Lab) -> None:
     provision(lab, "s0")
     (found,) = [device for device in rdma_devices.devices() if device.name == "hips_rxe_s0_p0"]
-    told = run("ibv_devinfo", "-v", "-d", found.name)
-    gids = {int(n): gid for n, gid in re.findall(r"GID\[\s*(\d+)\]:\s*(\S+?),? *RoCE v2", told)}
+    printed = run("ibv_devinfo", "-v", "-d", found.name)
+    gids = {int(n): gid for n, gid in re.findall(r"GID\[\s*(\d+)\]:\s*(\S+?),? *RoCE v2", printed)}
     assert {gid.gid_index for gid in found.gids} == set(gids)
     assert "::ffff:10.0.0.1" in gids.values()
-    assert f"active_mtu:\t\t{found.mtu} " in told
+    assert f"active_mtu:\t\t{found.mtu} " in printed
     assert str(found).startswith("hips_rxe_s0_p0 on e0: MTU 4096, GIDs ")
 
     (mine,) = doctor.examine_ports(*lab.load(), "s0")

@@ -210,10 +210,10 @@ def test_tshark_reads_the_same(core: Core, tmp_path: Path) -> None:
     records = (struct.pack("<IIII", 0, i, len(frame), len(frame)) + frame for i, frame in enumerate(frames))
     capture.write_bytes(head + b"".join(records))
     fields = ["bth.opcode", "bth.destqp", "bth.psn", "invariant.crc"]
-    wanted = [part for field in fields for part in ("-e", f"infiniband.{field}")]
+    selected = [part for field in fields for part in ("-e", f"infiniband.{field}")]
     # The payload means nothing: no dissector is to guess at it.
     guesses = [part for name in GUESSES for part in ("--disable-protocol", name)]
-    command = ["tshark", "-n", "-r", str(capture), *guesses, "-T", "fields", *wanted, "-e", "_ws.malformed"]
+    command = ["tshark", "-n", "-r", str(capture), *guesses, "-T", "fields", *selected, "-e", "_ws.malformed"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [
         tuple(int(number, 0) if number else None for number in line.split("\t")) for line in text.splitlines()

@@ -58,10 +58,10 @@ def test_every_dtype_and_operation(place: tuple[Arena, Fabric]) -> None:
     for outcome in place[0].run(body, BOUND_S):
         assert not outcome.error, outcome.error
         for (dtype, operation), found in zip(cases, outcome.value, strict=True):
-            wanted = expected(4, 501, dtype, operation)
+            correct = expected(4, 501, dtype, operation)
             if operation == "mean" and dtype.kind != "i":
-                wanted = expected(4, 501, dtype, "sum") / dtype.type(4)
-            assert found == wanted.tobytes(), (dtype, operation)
+                correct = expected(4, 501, dtype, "sum") / dtype.type(4)
+            assert found == correct.tobytes(), (dtype, operation)
 
 
 @pytest.mark.parametrize("place", ["bcube"], indirect=True)
