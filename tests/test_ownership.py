@@ -57,7 +57,7 @@ def test_a_folder_below_a_sticky_parent_is_trusted(home: Path) -> None:
     ],
     ids=["owner", "all", "group", "others"],
 )
-def test_each_place_on_the_way_counts(
+def test_each_folder_of_the_path_is_checked(
     home: Path, place: str, change: Callable[[Path], None], words: str
 ) -> None:
     change(home / place)
@@ -90,7 +90,7 @@ def test_links_are_followed_step_by_step(home: Path) -> None:
         require_private(home / "entry", "")
 
 
-def test_a_circle_of_links_ends(home: Path) -> None:
+def test_a_cycle_of_links_is_an_error(home: Path) -> None:
     (home / "x").symlink_to("y")
     (home / "y").symlink_to("x")
     with pytest.raises(OSError, match="Too many levels"):

@@ -161,7 +161,7 @@ def test_512_servers(algorithm: Algorithm) -> None:
         ({"name": "ps", "servers": 0}, "bcube(3,2)", "1 to 9"),
     ],
 )
-def test_wrong_options_are_told(options: dict[str, object], shape: str, message: str) -> None:
+def test_wrong_options_are_reported(options: dict[str, object], shape: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Algorithm(**options).build(fabric(shape), 100)  # type: ignore[arg-type]
 

@@ -147,7 +147,7 @@ def test_what_is_accepted_sums(case: tuple[str, Schedule, int], column: str, by:
         ("stage", 3, "stands behind a later one"),
     ],
 )
-def test_a_column_that_cannot_be(column: str, value: int, message: str) -> None:
+def test_an_impossible_value_in_a_column_is_refused(column: str, value: int, message: str) -> None:
     schedule = Algorithm("hips").build(fabric("bcube(3,2)"), 18)
     transfers = schedule.transfers.copy()
     transfers[7][column] = value

@@ -134,7 +134,7 @@ def test_another_algorithm_on_one_rank(bcube: Arena) -> None:
     assert any("algorithm hips" in error and "algorithm ring" in error for error in errors), errors
 
 
-def test_strangers_do_not_disturb(bcube: Arena) -> None:
+def test_strangers_do_not_disturb_a_job(bcube: Arena) -> None:
     """What connects without the job's token, and speaks nonsense, is dropped; the job goes on."""
 
     def body(comm: Any) -> float:
@@ -179,7 +179,7 @@ def test_after_a_failure_the_communicator_refuses(bcube: Arena) -> None:
         assert "an earlier collective failed" in outcome.value
 
 
-def test_a_slow_rank_is_warned_of_and_waited_for(bcube: Arena) -> None:
+def test_a_slow_rank_is_logged_and_awaited(bcube: Arena) -> None:
     """Between the warning and the timeout nothing is lost."""
 
     def body(comm: Any) -> list[str]:

@@ -91,7 +91,7 @@ _ANY: dict[int, Message] = {
         (pack(_ANY[Kind.READY])[:-8] + b"\x1b[2J\0\0\0\0", "names the dtype"),
     ],
 )
-def test_what_is_wrong_is_said(raw: bytes, words: str) -> None:
+def test_an_invalid_message_is_described(raw: bytes, words: str) -> None:
     with pytest.raises(MalformedMessage, match=words):
         unpack(raw)
 

@@ -113,7 +113,7 @@ def test_a_reduction_that_raises_ends_the_call_on_all_ranks() -> None:
     ],
     ids=["empty", "short", "kind", "credit", "ahead", "mismatch", "missing", "twice"],
 )
-def test_nonsense_of_a_peer_is_an_error_that_names_it(messages: list[bytes], reason: str) -> None:
+def test_an_invalid_message_is_an_error_that_names_its_sender(messages: list[bytes], reason: str) -> None:
     """Rank 1 sends these messages, and nothing of its own; ranks 0 and 2 raise at once."""
     with job(timeout_s=20.0) as made:
         for message in messages:

@@ -42,7 +42,7 @@ def settle(world: World, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("call", [SMALL, LARGE], ids=["eager", "written"])
-def test_a_rank_that_does_not_come_is_absent(world: World, call: Call) -> None:
+def test_a_rank_that_never_connects_is_reported_absent(world: World, call: Call) -> None:
     for rank in range(8):
         world.submit(rank, call)
     settle(world, 0.9)
@@ -53,7 +53,7 @@ def test_a_rank_that_does_not_come_is_absent(world: World, call: Call) -> None:
 
 
 @pytest.mark.parametrize("call", [SMALL, LARGE], ids=["eager", "written"])
-def test_a_rank_that_says_nothing_is_silent(world: World, call: Call) -> None:
+def test_a_rank_that_sends_nothing_is_reported_silent(world: World, call: Call) -> None:
     for number in world.routes[4].values():
         world.core.lib.world_cut(world.handle, 4, number, True)
     for rank in range(9):
@@ -77,7 +77,7 @@ def test_a_segment_that_is_lost_ends_the_call_on_all_ranks(scripted: Core) -> No
         world.close()
 
 
-def test_ranks_that_stand_still_all_blame_the_one_furthest_behind(world: World) -> None:
+def test_stalled_ranks_all_blame_the_one_furthest_behind(world: World) -> None:
     """All are alive and in the call; what one of them should send never leaves it."""
     lib = world.core.lib
     for rank in range(9):
@@ -90,7 +90,7 @@ def test_ranks_that_stand_still_all_blame_the_one_furthest_behind(world: World) 
     assert {one[:2] for one in failures(world)} == {(lib.FAILURE_STALLED, 7)}
 
 
-def test_a_slow_rank_is_waited_for_as_long_as_it_gets_on(world: World) -> None:
+def test_a_slow_rank_is_awaited_while_it_makes_progress(world: World) -> None:
     for rank in range(9):
         world.submit(rank, LARGE)
     number = world.connection(5, 4)
@@ -175,9 +175,7 @@ WRONG: dict[str, Callable[[Any], bytes]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_a_message_that_cannot_be_is_an_error_of_its_sender(
-    world: World, wrong: Callable[[Any], bytes]
-) -> None:
+def test_an_impossible_message_is_an_error_of_its_sender(world: World, wrong: Callable[[Any], bytes]) -> None:
     world.run()
     words = wrong(world)
     world.core.lib.world_inject(world.handle, 0, 1, words, len(words))
@@ -189,7 +187,7 @@ def test_a_message_that_cannot_be_is_an_error_of_its_sender(
 @pytest.mark.parametrize(
     "immediate", [63 << 20, 4 << 20, 5 << 26 | 63 << 20, 1], ids=["in place", "no slot", "no call", "early"]
 )
-def test_a_write_that_cannot_be(world: World, immediate: int) -> None:
+def test_an_impossible_write_is_an_error(world: World, immediate: int) -> None:
     world.run()
     world.core.lib.world_inject_write(world.handle, 0, 0, immediate)
     if immediate == 1:  # segment 1 waits for segment 0, in a slot; a second one there is wrong

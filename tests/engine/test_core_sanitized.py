@@ -37,7 +37,7 @@ def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
     assert " passed" in done.stdout
 
 
-def test_the_sanitizers_would_notice(folder: Path, tmp_path: Path) -> None:
+def test_the_sanitizers_detect_a_planted_error(folder: Path, tmp_path: Path) -> None:
     """A message that is said to be longer than it is."""
     test = tmp_path / "test_astray.py"
     test.write_text(

@@ -74,7 +74,7 @@ def submit(shape: str, rank: int, engine: Engine, call: Call, is_async: bool = F
     return engine.submit(plan, [call.vector(rank)], call.operation, 7, is_async)
 
 
-def test_calls_that_are_waited_for_at_once() -> None:
+def test_calls_that_are_awaited_immediately() -> None:
     shape = "bcube(2,2)"
     calls = [Call(count, seed=n) for n, count in enumerate((1, 100, 5_000, 300_000, 17, 300_001, 0))]
 
@@ -92,7 +92,7 @@ def test_calls_that_are_waited_for_at_once() -> None:
             assert found == [call.result(4).tobytes() for call in calls]
 
 
-def test_many_calls_under_way_that_nobody_waits_for() -> None:
+def test_many_calls_in_flight_without_a_wait() -> None:
     """The progress threads alone do the work, of several large calls and small ones at once."""
     shape, order = "bcube(2,2)", random.Random(1)
     calls = [Call(order.choice((3, 900, 40_000, 200_000)), seed=n) for n in range(24)]
@@ -169,7 +169,7 @@ def test_a_stream_that_breaks_the_protocol_ends_the_connection(stream: bytes, cu
         assert engine.failure().culprit == 1
 
 
-def test_random_streams_do_no_harm() -> None:
+def test_random_streams_cause_no_memory_error() -> None:
     order = random.Random(5)
     for _ in range(150):
         with job("torus(2)", Limits(0.05, 0.1), absent=(1,)) as (engines, sockets):
@@ -205,7 +205,7 @@ def test_engines_leave_no_descriptor_and_no_thread() -> None:
     assert threads <= before[1]
 
 
-def test_a_wait_that_is_over_leaves_the_call_under_way() -> None:
+def test_a_wait_that_times_out_leaves_the_call_in_flight() -> None:
     with job("torus(2)") as (engines, _):
         work = submit("torus(2)", 0, engines[0], Call(10))
         assert engines[0].wait(work.sequence, 0.02) == State.ACTIVE

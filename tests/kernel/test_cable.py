@@ -22,7 +22,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("description", FRAMES)
-def test_hands_every_frame_on(switch: Rig, description: str) -> None:
+def test_every_frame_is_forwarded(switch: Rig, description: str) -> None:
     frame = FRAMES[description]
     verdict, out, reasons, counters = switch.counted(frame, port=2)
     assert (verdict, out, reasons) == ("pass", frame, {"passed": 1})
@@ -36,7 +36,7 @@ def test_counts_pfc_by_priority(switch: Rig) -> None:
     assert counters["pfc"].tolist() == [[0] * 8, [0, 1, 0, 1, 0, 0, 0, 0], [0] * 8]
 
 
-def test_loses_what_it_is_told_to(switch: Rig) -> None:
+def test_the_configured_loss_is_applied(switch: Rig) -> None:
     set_loss(switch.fabric, switch.node, 0, 1_000_000)
     try:
         assert read_loss(switch.fabric, switch.node) == (1_000_000, 0, 0)

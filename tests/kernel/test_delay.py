@@ -93,7 +93,7 @@ def test_a_frame_out_of_the_delay_line_loses_its_tag_and_is_treated_as_any(
     assert held(delayed) == []
 
 
-def test_a_frame_in_transit_is_forwarded_when_it_has_arrived(router: Rig) -> None:
+def test_a_frame_in_transit_is_forwarded_after_its_delay(router: Rig) -> None:
     delay.set_delay(router.fabric, router.node, 0, DELAY_US, RING_BYTES)
     try:
         frame = ethernet(ipv4("10.1.0.1", bytes(8000), ttl=9))
@@ -128,12 +128,12 @@ def test_other_ports_are_not_delayed(delayed: Rig) -> None:
     assert held(delayed) == []
 
 
-def test_a_port_without_delay_knows_no_tag_of_ours(router: Rig) -> None:
+def test_a_port_without_delay_ignores_the_delay_tag(router: Rig) -> None:
     frame = ethernet(bytes(60), kind=ARP)
     assert router.counted(frame[:12] + TAG + frame[12:])[2] == {"up_vlan": 1}
 
 
-def test_a_delay_changes_in_its_ring_which_grows_only(delayed: Rig) -> None:
+def test_a_delay_changes_in_place_and_its_ring_only_grows(delayed: Rig) -> None:
     (before, *_) = delay.read(delayed.fabric, delayed.node)
     delay.set_delay(delayed.fabric, delayed.node, 0, 1, RING_BYTES // 2)
     assert delay.read(delayed.fabric, delayed.node)[0] == before._replace(delay_us=1)

@@ -229,7 +229,7 @@ def test_case_with_an_endpoint(roce_router: Rig, case: Case) -> None:
     check(roce_router, case)
 
 
-def test_without_its_endpoint_everything_is_as_before(router: Rig) -> None:
+def test_without_an_endpoint_forwarding_is_unchanged(router: Rig) -> None:
     with endpoint(router, 2):
         assert router.counted(ethernet(ipv4(LOCAL, ROCE), to=PORT2), port=2)[2] == {"local_roce": 1}
     assert router.counted(ethernet(ipv4(LOCAL, ROCE), to=PORT2), port=2)[2] == {"local": 1}
@@ -321,7 +321,7 @@ def test_checksum_follows_the_ttl(
         ),
     )
 )
-def test_any_bytes_are_counted_once_and_left_alone(router: Rig, frame: bytes) -> None:
+def test_any_bytes_are_counted_once_and_not_changed(router: Rig, frame: bytes) -> None:
     verdict, out, reasons, counters = router.counted(frame)
     (reason,) = reasons
     assert reasons == {reason: 1}

@@ -64,7 +64,7 @@ def test_frames_are_held_only_for_an_endpoint_that_polls(router: Rig, ago_ns: in
         assert row["buffered"][0].tolist() == [0, 0, 0, int(verdict == "buffered"), 0, 0, 0, 0]
 
 
-def test_frames_that_nobody_takes_out_of_the_buffer_stop_no_others(router: Rig) -> None:
+def test_frames_left_in_the_buffer_block_no_others(router: Rig) -> None:
     with paused(router, 3) as row:
         assert reason(router, marked(26)) == "buffered"
         row["until_ns"] = now()  # over, but the endpoint has not sent what it holds

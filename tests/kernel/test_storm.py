@@ -64,7 +64,7 @@ def storm(router: Rig) -> Storm:
 
 
 @pytest.mark.parametrize("action", ["drop", "forward", "alert"])
-def test_without_any_process_a_storm_is_seen_and_its_end(router: Rig, action: Action) -> None:
+def test_a_storm_and_its_end_are_detected_without_a_process(router: Rig, action: Action) -> None:
     after = "drop_storm" if action == "drop" else "forwarded"
     with watched(router, action) as before:
         assert reason(router, XOFF, port=1) == "drop_pfc"
@@ -100,7 +100,7 @@ def test_a_pause_with_gaps_is_no_storm(router: Rig) -> None:
         assert sum(found.number for found in read_storms(router.fabric, router.node)) == before
 
 
-def test_a_pause_that_is_told_again_is_one_pause(router: Rig) -> None:
+def test_a_refreshed_pause_is_one_pause(router: Rig) -> None:
     with watched(router, "drop") as before:
         for _ in range(4):
             router.run(XOFF, port=1)
@@ -109,7 +109,7 @@ def test_a_pause_that_is_told_again_is_one_pause(router: Rig) -> None:
         assert storm(router).number == before + 1
 
 
-def test_where_nothing_wants_to_leave_nobody_is_held_up(router: Rig) -> None:
+def test_an_idle_queue_has_no_victims(router: Rig) -> None:
     with watched(router, "drop") as before:
         router.run(XOFF, port=1)
         time.sleep(1.5 * DETECT_MS / 1e3)
@@ -157,7 +157,7 @@ def restless(router: Rig, port: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs")
-def test_what_two_cpus_see_at_once_is_one_storm(router: Rig) -> None:
+def test_a_storm_seen_by_two_cpus_at_once_is_one_storm(router: Rig) -> None:
     """Each storm costs the one frame that found it: so there are as many storms as frames lost to them."""
     frames = 200_000
     together = Barrier(2)

@@ -96,7 +96,7 @@ async def until_restarted(app: TopApp, pilot: Pilot[None]) -> None:
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_scripts_and_prometheus_learn_of_a_dead_process(lab: Lab, name: str) -> None:
+def test_a_dead_process_is_reported_to_scripts_and_prometheus(lab: Lab, name: str) -> None:
     states = {entry["name"]: entry["running"] for entry in top(lab)}
     assert states == {"soft switch": True, "delay line": True}
     metric = f"hipsnet_{name.replace(' ', '_')}_up"

@@ -84,7 +84,7 @@ def deadlocks(lab: Lab) -> list[dict[str, object]]:
     return found
 
 
-def test_a_circle_that_stands_by_itself_is_named_and_broken(make_lab: MakeLab) -> None:
+def test_a_deadlock_that_sustains_itself_is_named_and_broken(make_lab: MakeLab) -> None:
     lab = make_lab(RING, link={"rate": "100Mbit/s"}, pfc={"priorities": [PRIORITY]})
     lab.provision()
     core()

@@ -175,7 +175,7 @@ def raw(lab: Lab, node: str, protocol: int = 0) -> socket.socket:
     return opened
 
 
-def test_frames_of_every_kind_come_whole_and_in_order(make_lab: MakeLab) -> None:
+def test_frames_of_every_kind_arrive_whole_and_in_order(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP, link={"delay": "5ms"})
     lab.provision()
     to = lab.load()[1].nodes["s1"].ports[0].mac
@@ -208,7 +208,7 @@ def test_frames_of_every_kind_come_whole_and_in_order(make_lab: MakeLab) -> None
     assert counters["passed"][0] - before["passed"][0] == len(sent)
 
 
-def test_a_loss_takes_its_share_once(make_lab: MakeLab) -> None:
+def test_a_loss_rate_is_applied_once(make_lab: MakeLab) -> None:
     lab = make_lab(PAIR, link={"delay": "5ms"})
     lab.provision()
     impair(lab, "--loss", "50%")
@@ -221,7 +221,7 @@ def test_a_loss_takes_its_share_once(make_lab: MakeLab) -> None:
     assert 120 < found["local"] < 280
 
 
-def test_a_stream_stays_whole_over_hops_that_xdp_forwards(make_lab: MakeLab) -> None:
+def test_a_stream_arrives_whole_over_hops_that_xdp_forwards(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2, link={"delay": "2ms", "rate": "1Gbit/s"})
     lab.provision()
     content = os.urandom(1 << 24)
@@ -245,9 +245,7 @@ def test_a_stream_stays_whole_over_hops_that_xdp_forwards(make_lab: MakeLab) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_delay_line_that_died_is_seen_and_replaced_and_loses_nothing(
-    make_lab: MakeLab, number: signal.Signals
-) -> None:
+def test_a_dead_delay_line_is_replaced_without_loss(make_lab: MakeLab, number: signal.Signals) -> None:
     lab = make_lab(PAIR, link={"delay": "5ms"})
     lab.provision()
     before = the_process(lab)
@@ -299,7 +297,7 @@ def test_a_destroy_leaves_nothing_of_it(make_lab: MakeLab, harm: Callable[[Lab],
     assert (traces(lab.name), delay_line.running(lab.name)) == (clean, ())
 
 
-def test_a_node_that_was_deleted_comes_back_delayed(make_lab: MakeLab) -> None:
+def test_a_deleted_node_is_provisioned_again_with_its_delay(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP, link={"delay": "5ms"})
     lab.provision()
     run("ip", "netns", "del", lab.namespace("s1"))
@@ -308,7 +306,7 @@ def test_a_node_that_was_deleted_comes_back_delayed(make_lab: MakeLab) -> None:
     assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
 
 
-def test_a_delayed_fabric_turns_into_another(make_lab: MakeLab) -> None:
+def test_a_delayed_fabric_is_changed_into_another(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2, link={"delay": "5ms"})
     clean = traces(lab.name)
     for fabric, hops in ((BCUBE_2_2, 2), (PAIR, 1), ({"kind": "torus", "dims": [3]}, 1), (GROUP, 2)):
@@ -323,7 +321,7 @@ def test_a_delayed_fabric_turns_into_another(make_lab: MakeLab) -> None:
     assert traces(lab.name) == clean
 
 
-def test_a_killed_command_leaves_a_delay_line_that_the_next_one_knows(make_lab: MakeLab) -> None:
+def test_the_next_command_finds_the_delay_line_of_a_killed_one(make_lab: MakeLab) -> None:
     lab = make_lab(PAIR, link={"delay": "2ms"})
     clean = traces(lab.name)
     total = killed_after(None, "provision", lab.file)

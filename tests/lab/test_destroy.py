@@ -40,7 +40,7 @@ def test_by_file_by_name_and_by_a_file_that_was_edited_or_lost(make_lab: MakeLab
         assert traces(lab.name) == clean
 
 
-def test_what_is_not_there_cannot_be_destroyed(make_lab: MakeLab) -> None:
+def test_destroying_a_missing_fabric_is_refused(make_lab: MakeLab) -> None:
     lab, other = make_lab(), make_lab()
     other.provision()
     for name, hint in ((lab.name, ""), (lab.file, f"; `hipsnet provision {lab.file}` makes it")):

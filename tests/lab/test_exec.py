@@ -53,7 +53,7 @@ print(socket.gethostbyname("localhost"), socket.gethostbyaddr("10.0.0.2")[0], so
 """
 
 
-def test_a_server_has_its_name_and_knows_the_others(make_lab: MakeLab) -> None:
+def test_a_server_resolves_its_own_name_and_the_others(make_lab: MakeLab) -> None:
     lab = make_lab()
     lab.provision()
     machine = (os.uname().nodename, Path("/etc/hosts").read_bytes(), Path("/proc/self/mountinfo").read_text())
@@ -109,7 +109,7 @@ def test_a_destroy_ends_what_runs_on_the_nodes(make_lab: MakeLab) -> None:
     assert traces(lab.name) == before
 
 
-def test_a_node_deleted_behind_our_back_is_found_by_its_processes(make_lab: MakeLab) -> None:
+def test_a_node_deleted_by_others_is_found_by_its_processes(make_lab: MakeLab) -> None:
     lab = make_lab()
     before = traces(lab.name)
     lab.provision()

@@ -147,7 +147,7 @@ def check_dashboard(prometheus: Prometheus) -> None:
             assert found or any(word in query for word in uncounted) or "> 0" in query, query
 
 
-def test_the_format_is_as_prometheus_wants_it(exported: tuple[Lab, str]) -> None:
+def test_the_format_passes_promtool(exported: tuple[Lab, str]) -> None:
     _, target = exported
     text = get(f"http://{target}/metrics")
     done = subprocess.run(

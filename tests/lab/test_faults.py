@@ -81,7 +81,7 @@ def test_a_loss_loses_that_share_and_a_rate_is_kept(lab: Lab) -> None:
     assert "htb" not in run("tc", "-n", lab.namespace("s00"), "qdisc", "show", "dev", "p1")
 
 
-def test_what_makes_no_sense_is_refused(lab: Lab) -> None:
+def test_wrong_options_of_impair_are_refused(lab: Lab) -> None:
     for options in (
         (CABLE,), (CABLE, "--up", "--down"), (CABLE, "--reset", "--up"), (CABLE, "--rate", "fast"),
         (CABLE, "--loss", "101%"), (CABLE, "--loss", "5"), ("s00.p7", "--down"),
@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_refused(lab: Lab) -> None:
     assert lab.inspect()["drift"] == 0
 
 
-def test_an_impairment_of_what_is_not_there_is_refused(make_lab: MakeLab) -> None:
+def test_an_impairment_of_a_missing_cable_is_refused(make_lab: MakeLab) -> None:
     done = make_lab().run("impair", "s00.p0", "--down")
     assert done.returncode == 1
     assert "not provisioned" in done.stderr and "hipsnet provision" in done.stderr

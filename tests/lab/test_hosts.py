@@ -201,7 +201,7 @@ def test_a_record_changes_no_other_settings(hosts: tuple[Lab, list[Host]], key: 
         record.write_text(whole)
 
 
-def test_a_lost_file_and_a_card_that_went_are_no_hindrance(hosts: tuple[Lab, list[Host]]) -> None:
+def test_a_lost_file_and_a_removed_card_do_not_prevent_a_restore(hosts: tuple[Lab, list[Host]]) -> None:
     lab, (first, *_) = hosts
     before = first.condition()
     provision(lab, first)
@@ -217,7 +217,7 @@ def test_a_lost_file_and_a_card_that_went_are_no_hindrance(hosts: tuple[Lab, lis
     assert first.run("ip", "-br", "addr", "show", "lo").split()[2:] in ([], ["127.0.0.1/8", "::1/128"])
 
 
-def test_what_the_machine_does_not_have_is_named_and_nothing_changed(hosts: tuple[Lab, list[Host]]) -> None:
+def test_missing_hardware_is_named_and_nothing_changed(hosts: tuple[Lab, list[Host]]) -> None:
     lab, (first, *_) = hosts
     before = first.condition()
     nodes = lab.content["nodes"]

@@ -15,7 +15,7 @@ from tests.lab.rig import BCUBE_3_2, Lab, run, traces
 MakeLab = Callable[..., Lab]
 
 
-def test_every_server_port_address_and_peer_is_told(make_lab: MakeLab) -> None:
+def test_every_server_port_address_and_peer_is_reported(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_3_2, link={"rate": "500Mbit/s", "mtu": 4200})
     lab.provision()
     fabric = lab.load()[1]
@@ -60,7 +60,7 @@ def test_a_lab_that_is_not_provisioned_is_one_message_and_exit_code_1(make_lab: 
     assert traces(lab.name) == before
 
 
-def test_drift_between_file_and_kernel_is_told_one_by_one(make_lab: MakeLab) -> None:
+def test_each_drift_between_file_and_kernel_is_reported(make_lab: MakeLab) -> None:
     lab = make_lab(link={"mtu": 9000})
     lab.provision()
     lab.ip("s00", "link", "set", "p0", "mtu", "1500")
@@ -97,7 +97,7 @@ def test_another_map_of_dscps_is_drift_and_repaired(make_lab: MakeLab) -> None:
     assert not list(priority_differences(lab.name, "s0", dscp_priorities(lab.load()[0])))
 
 
-def test_surplus_nodes_and_an_edited_file_are_told(make_lab: MakeLab) -> None:
+def test_surplus_nodes_and_an_edited_file_are_reported(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_3_2)
     lab.provision()
     lab.edit(fabric={"kind": "bcube", "n": 2, "levels": 2})

@@ -74,7 +74,7 @@ def test_a_failure_is_one_message(lab: Lab, program: Path, how: str, code: int, 
     assert done.stderr.count("Traceback") == (1 if how == "raise" else 0)
 
 
-def test_a_silent_rank_is_named_by_those_who_wait_for_it(lab: Lab, program: Path) -> None:
+def test_a_silent_rank_is_named_by_the_ranks_that_wait_for_it(lab: Lab, program: Path) -> None:
     done = hipsnet_process(
         "run", lab.file, "--timeout", "2", "--warn", "1", "--", "python", program, "freeze"
     )
@@ -122,7 +122,7 @@ def interrupted(command: list[str], number: signal.Signals, ready: Callable[[str
     return Done(process.returncode, "".join(lines) + out, err)
 
 
-def test_an_interrupt_says_what_was_stopped(lab: Lab) -> None:
+def test_an_interrupt_reports_what_was_stopped(lab: Lab) -> None:
     command = command_line("run", lab.file, "--", "sh", "-c", "echo ready; sleep 600")
     done = interrupted(command, signal.SIGINT, lambda line: "s11" in line)
     assert done.returncode == 130

@@ -106,7 +106,7 @@ def test_a_congestion_control_that_users_may_not_use_is_refused(lab: Lab, place:
     assert f"--congestion: found '{restricted[0]}', which the kernel does not permit to nobody" in done.stderr
 
 
-def test_wrong_users_are_answered(lab: Lab) -> None:
+def test_wrong_users_are_refused(lab: Lab) -> None:
     done = lab.run("run", "--user", "no-such-user", "--", "true")
     assert done.returncode == 2 and "--user: found 'no-such-user'" in done.stderr
     as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/nowhere")
@@ -127,6 +127,6 @@ def test_a_program_that_the_user_cannot_run_is_named(lab: Lab, place: Path) -> N
     assert f"{private}/program: Permission denied" in done.stderr and "never" not in done.stdout
 
 
-def test_without_a_user_it_is_root(lab: Lab) -> None:
+def test_without_a_user_the_program_runs_as_root(lab: Lab) -> None:
     done = hipsnet_process("run", lab.file, "--", "id", "-un")
     assert done.stdout.count("root") == 3

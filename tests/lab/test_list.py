@@ -65,7 +65,7 @@ def test_what_is_missing_foreign_or_lost_is_listed(make_lab: MakeLab) -> None:
     assert "its record is lost" in hipsnet("list").stdout
 
 
-def test_a_dead_soft_switch_is_listed_with_what_restarts_it(make_lab: MakeLab) -> None:
+def test_a_dead_soft_switch_is_listed_with_the_command_that_restarts_it(make_lab: MakeLab) -> None:
     lab = make_lab(lab={"switch": "lossless"}, pfc={})
     lab.provision()
     assert listed(lab.name)["processes"] == [{"name": "soft switch", "running": True, "restart": None}]
@@ -76,7 +76,7 @@ def test_a_dead_soft_switch_is_listed_with_what_restarts_it(make_lab: MakeLab) -
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])
-def test_a_shell_runs_in_the_server_and_its_prompt_says_so(
+def test_a_shell_runs_in_the_server_and_its_prompt_shows_it(
     make_lab: MakeLab, shell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab()

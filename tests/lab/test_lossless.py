@@ -63,7 +63,7 @@ def incast(lab: Lab, seconds: float) -> tuple[traffic.Result, Topology, Fabric]:
     return result, topology, fabric
 
 
-def test_a_lossless_fabric_comes_whole_and_again_without_a_change(make_lab: MakeLab) -> None:
+def test_a_lossless_fabric_is_provisioned_and_a_second_run_changes_nothing(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2, lab=LOSSLESS, pfc=PFC)
     clean = traces(lab.name)
     changes = lab.provision()
@@ -80,7 +80,7 @@ def test_a_lossless_fabric_comes_whole_and_again_without_a_change(make_lab: Make
     assert (traces(lab.name), soft_switch.running(lab.name)) == (clean, ())
 
 
-def test_one_that_died_is_seen_and_replaced(make_lab: MakeLab) -> None:
+def test_a_dead_soft_switch_is_replaced(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP_OF_2, lab=LOSSLESS)
     lab.provision()
     before = the_process(lab)
@@ -97,7 +97,7 @@ def test_one_that_died_is_seen_and_replaced(make_lab: MakeLab) -> None:
     assert after.pid != before.pid and after.digest == before.digest
 
 
-def test_an_edit_restarts_it_and_changes_nothing_else(make_lab: MakeLab) -> None:
+def test_an_edit_restarts_the_soft_switch_and_changes_nothing_else(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP_OF_2, lab=LOSSLESS)
     lab.provision()
     lab.edit(lab={**LOSSLESS, "buffer": "1MiB", "scheduling": "weighted"}, pfc={**PFC, "xoff": "64KiB"})
@@ -107,7 +107,7 @@ def test_an_edit_restarts_it_and_changes_nothing_else(make_lab: MakeLab) -> None
 
 
 @pytest.mark.parametrize("fabric", [GROUP_OF_2, TREE])
-def test_switches_turn_soft_and_back(make_lab: MakeLab, fabric: dict[str, Any]) -> None:
+def test_switches_change_to_soft_switches_and_back(make_lab: MakeLab, fabric: dict[str, Any]) -> None:
     lab = make_lab(fabric)
     lab.provision()
     for kind in (LOSSLESS, {}):
@@ -136,7 +136,7 @@ def test_a_destroy_leaves_nothing_of_it(make_lab: MakeLab, harm: Callable[[Lab],
     assert (traces(lab.name), soft_switch.running(lab.name)) == (clean, ())
 
 
-def test_a_killed_command_leaves_one_that_the_next_knows(make_lab: MakeLab) -> None:
+def test_the_next_command_finds_the_soft_switch_of_a_killed_one(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP_OF_2, lab=LOSSLESS)
     clean = traces(lab.name)
     total = killed_after(None, "provision", lab.file)
@@ -149,7 +149,7 @@ def test_a_killed_command_leaves_one_that_the_next_knows(make_lab: MakeLab) -> N
         assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
 
 
-def test_a_node_that_was_deleted_comes_back_to_it(make_lab: MakeLab) -> None:
+def test_a_deleted_node_rejoins_the_soft_switch(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP_OF_2, lab=LOSSLESS)
     lab.provision()
     for node in ("s1", "l0g0"):
@@ -159,7 +159,7 @@ def test_a_node_that_was_deleted_comes_back_to_it(make_lab: MakeLab) -> None:
         assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
 
 
-def test_the_kernels_own_datagrams_and_streams_pass_whole(make_lab: MakeLab) -> None:
+def test_udp_and_tcp_of_the_kernel_arrive_whole(make_lab: MakeLab) -> None:
     """Of every size up to the MTU, fragments of more, and TCP by way of a server that forwards."""
     lab = make_lab(BCUBE_2_2, lab=LOSSLESS, link={"rate": "1Gbit/s"})
     lab.provision()
@@ -245,7 +245,7 @@ def test_an_impaired_rate_holds_for_the_switch_as_well(make_lab: MakeLab) -> Non
     assert (lab.provision(), lab.inspect()["drift"]) == ([], 0)
 
 
-def test_a_cable_that_is_down_holds_nobody_up(make_lab: MakeLab) -> None:
+def test_a_cable_that_is_down_blocks_no_other_port(make_lab: MakeLab) -> None:
     lab = make_lab({"kind": "bcube", "n": 3, "levels": 1}, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"})
     lab.provision()
     topology, fabric = lab.load()
@@ -261,7 +261,7 @@ def test_a_cable_that_is_down_holds_nobody_up(make_lab: MakeLab) -> None:
     assert result.flows[0].lost == 0
 
 
-def test_a_tree_spreads_flows_over_its_equal_ways(make_lab: MakeLab) -> None:
+def test_a_tree_spreads_flows_over_equal_paths(make_lab: MakeLab) -> None:
     lab = make_lab(TREE, lab=LOSSLESS, pfc=PFC, link={"rate": "50Mbit/s"})
     lab.provision()
     assert reach(lab)
@@ -291,7 +291,7 @@ def test_an_incast_loses_nothing_and_stops_the_senders(make_lab: MakeLab) -> Non
     assert result.goodput_bps > 0.8e8  # tools/bench switch asks for 95 % on a quiet machine
 
 
-def test_a_switch_that_gets_no_processor_loses_nothing(make_lab: MakeLab) -> None:
+def test_a_switch_without_cpu_time_loses_nothing(make_lab: MakeLab) -> None:
     """What comes meanwhile is more than buffer and headroom: it stays where the kernel has put it."""
     lab = make_lab(GROUP_OF_2, lab={**LOSSLESS, "buffer": "64KiB"}, pfc=PFC, link={"rate": "100Mbit/s"})
     lab.provision()
@@ -306,7 +306,7 @@ def test_a_switch_that_gets_no_processor_loses_nothing(make_lab: MakeLab) -> Non
     assert (found.lost, found.late, switch.dropped) == (0, 0, {})
 
 
-def test_senders_that_get_no_processor_lose_nothing(make_lab: MakeLab) -> None:
+def test_senders_without_cpu_time_lose_nothing(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP_OF_9, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"})
     lab.provision()
     process = the_process(lab)
@@ -322,7 +322,9 @@ def test_senders_that_get_no_processor_lose_nothing(make_lab: MakeLab) -> None:
 
 
 @pytest.mark.parametrize("pfc", [PFC, None])
-def test_an_incast_of_a_job_that_starves_loses_nothing(make_lab: MakeLab, pfc: dict[str, Any] | None) -> None:
+def test_an_incast_of_a_job_without_cpu_time_loses_nothing(
+    make_lab: MakeLab, pfc: dict[str, Any] | None
+) -> None:
     """Even without PFC: what eight senders have under way together is what one receiver has offered."""
     sections = {"pfc": pfc} if pfc else {}
     lab = make_lab(GROUP_OF_9, lab=LOSSLESS, link={"rate": "100Mbit/s"}, **sections)
@@ -341,7 +343,7 @@ def test_an_incast_of_a_job_that_starves_loses_nothing(make_lab: MakeLab, pfc: d
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_marks_are_answered_where_the_file_has_them(make_lab: MakeLab, enabled: bool) -> None:
+def test_ecn_marks_are_answered_where_the_file_enables_them(make_lab: MakeLab, enabled: bool) -> None:
     ecn = {"kmin": "8KiB", "kmax": "32KiB", "enabled": enabled}
     group = {"kind": "bcube", "n": 3, "levels": 1}
     lab = make_lab(group, lab=LOSSLESS, pfc=PFC, link={"rate": "100Mbit/s"}, roce={"ecn": ecn})
@@ -365,7 +367,7 @@ def test_without_pfc_the_same_incast_loses(make_lab: MakeLab) -> None:
 
 
 @pytest.mark.parametrize(("shape", "bounded"), [(BCUBE_2_2, True), (TREE, False)])
-def test_a_frozen_receiver_stops_its_switch_in_bcube_and_a_whole_tree(
+def test_a_frozen_receiver_pauses_its_switch_in_bcube_and_a_whole_tree(
     make_lab: MakeLab, shape: dict[str, Any], bounded: bool
 ) -> None:
     lab = make_lab(shape, lab={**LOSSLESS, "buffer": "256KiB"}, pfc=PFC, link={"rate": "100Mbit/s"})
@@ -390,7 +392,7 @@ def test_a_frozen_receiver_stops_its_switch_in_bcube_and_a_whole_tree(
         assert spread.left < 0.5
 
 
-def test_nobody_lives_in_its_namespaces_but_itself(make_lab: MakeLab) -> None:
+def test_its_namespaces_contain_no_other_process(make_lab: MakeLab) -> None:
     lab = make_lab(GROUP_OF_2, lab=LOSSLESS)
     lab.provision()
     assert {pid for pid, _ in removal.residents(lab.name)} == {the_process(lab).pid}

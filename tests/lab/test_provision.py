@@ -44,7 +44,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(make_lab: MakeLab) -> Non
     assert traces(lab.name) == before
 
 
-def test_a_second_run_changes_nothing_and_says_so(make_lab: MakeLab) -> None:
+def test_a_second_run_changes_nothing_and_reports_it(make_lab: MakeLab) -> None:
     lab = make_lab()
     planned = json.loads(lab.run("provision", "--dry-run", "--json").stdout)
     assert planned["dry_run"]
@@ -97,7 +97,7 @@ def test_rate_and_mtu_change_in_place(make_lab: MakeLab) -> None:
     assert {node: indexes(lab, node) for node in ("s00", "l0g0")} == before
 
 
-def test_a_fabric_grows_shrinks_and_turns_into_another(make_lab: MakeLab) -> None:
+def test_a_fabric_grows_shrinks_and_is_changed_into_another(make_lab: MakeLab) -> None:
     lab = make_lab(BCUBE_2_2)
     lab.provision()
     for fabric, servers in ((BCUBE_3_2, 9), ({"kind": "torus", "dims": [3, 3]}, 9), (BCUBE_2_2, 4)):
@@ -114,7 +114,7 @@ def test_a_fabric_grows_shrinks_and_turns_into_another(make_lab: MakeLab) -> Non
         assert pinged["reached"] == pinged["answered"] == pinged["paths"] > 0
 
 
-def test_what_was_taken_away_behind_our_back_is_made_again(make_lab: MakeLab) -> None:
+def test_what_others_removed_is_made_again(make_lab: MakeLab) -> None:
     lab = make_lab()
     lab.provision()
     run("ip", "netns", "del", lab.namespace("s01"))

@@ -22,7 +22,7 @@ NOBODY = 65534
 PAIR = {"kind": "bcube", "n": 2, "levels": 1}
 
 
-def test_nobody_else_may_write_whatever_the_umask_is(make_lab: MakeLab) -> None:
+def test_other_users_may_not_write_whatever_the_umask_is(make_lab: MakeLab) -> None:
     lab = make_lab(PAIR, lab={"switch": "lossless"}, link={"delay": "1ms"})
     command = ["sh", "-c", 'umask 0; exec "$@"', "sh", *command_line("provision", lab.file)]
     assert subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True).returncode == 0

@@ -35,7 +35,7 @@ __all__ = ["hosts"]  # a fixture
 _ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 
 
-def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callable[..., Lab]) -> None:
+def test_an_incast_on_a_lossless_switch_is_counted_at_both_ends(make_lab: Callable[..., Lab]) -> None:
     """Two servers send to the first: the switch stops them; its counters and the servers' programs agree."""
     lab = make_lab(
         {"kind": "bcube", "n": 3, "levels": 1},
@@ -73,7 +73,7 @@ def test_an_incast_on_a_lossless_switch_is_seen_from_both_ends(make_lab: Callabl
     }  # empty, if all has drained
 
 
-def test_the_screen_has_what_an_incast_has_counted(make_lab: Callable[..., Lab]) -> None:
+def test_the_screen_shows_the_counters_of_an_incast(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(
         {"kind": "bcube", "n": 3, "levels": 1},
         lab={"switch": "lossless", "buffer": "256KiB"},
@@ -98,7 +98,7 @@ def test_the_screen_has_what_an_incast_has_counted(make_lab: Callable[..., Lab])
     drive(lab, act)
 
 
-def test_a_job_tells_the_pauses_of_each_size(make_lab: Callable[..., Lab]) -> None:
+def test_a_job_reports_the_pauses_of_each_size(make_lab: Callable[..., Lab]) -> None:
     """All servers send to one (a parameter server), so that the switch has to stop them."""
     lab = make_lab(
         {"kind": "bcube", "n": 3, "levels": 1},
@@ -217,7 +217,7 @@ def of_another_version(lab: Lab) -> Iterator[None]:
                 path.with_name("kept").rename(path)
 
 
-def test_counters_of_another_version_are_said_once(
+def test_counters_of_another_version_are_reported_once(
     make_lab: Callable[..., Lab], capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = make_lab(

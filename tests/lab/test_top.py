@@ -112,7 +112,7 @@ def test_the_table_shows_the_frames_that_were_on_the_wire(lab: Lab) -> None:
     drive(lab, act)
 
 
-def test_one_port_shows_its_total_and_who_stops_it(lab: Lab) -> None:
+def test_one_port_shows_its_total_and_the_port_that_pauses_it(lab: Lab) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         sent = pause(lab, "l1g1", "p0", 1 << 3 | 1 << 5, 11)
         app.poll()
@@ -127,7 +127,7 @@ def test_one_port_shows_its_total_and_who_stops_it(lab: Lab) -> None:
     drive(lab, act)
 
 
-def test_deadlocks_stand_above_the_pauses(lab: Lab) -> None:
+def test_deadlocks_are_listed_above_the_pauses(lab: Lab) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         pause(lab, "l0g0", "p1", 1 << 3, 2)
         app.poll()
@@ -143,7 +143,7 @@ def test_deadlocks_stand_above_the_pauses(lab: Lab) -> None:
     drive(lab, act)
 
 
-def test_a_server_that_stops_a_server_is_seen_from_both_sides(make_lab: Callable[..., Lab]) -> None:
+def test_a_server_that_pauses_a_server_is_shown_on_both(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab({"kind": "torus", "dims": [3]})
     lab.provision()
 
@@ -159,7 +159,7 @@ def test_a_server_that_stops_a_server_is_seen_from_both_sides(make_lab: Callable
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=str)
-def test_every_key_leads_where_the_help_says(lab: Lab, size: tuple[int, int]) -> None:
+def test_every_key_does_what_the_help_says(lab: Lab, size: tuple[int, int]) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         def focus() -> str | None:
             return app.focused.id if app.focused else None
@@ -232,7 +232,7 @@ def test_only_what_changed_is_drawn_again(lab: Lab) -> None:
     drive(lab, act)
 
 
-def test_a_lab_can_be_removed_and_made_again_under_its_watcher(lab: Lab) -> None:
+def test_a_lab_can_be_removed_and_made_again_while_it_is_watched(lab: Lab) -> None:
     with watching.watch(*lab.load(), None) as (_, sources):
         assert sources.read().present.all()
         held = sockets()
@@ -334,7 +334,7 @@ def test_scripts_get_the_same_numbers_without_textual(lab: Lab) -> None:
     run(command_line()[0], "-c", code, str(lab.file))
 
 
-def test_what_cannot_be_watched_is_said(make_lab: Callable[..., Lab]) -> None:
+def test_top_reports_what_it_cannot_watch(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab()
     done = lab.run("top", "--once")
     assert done.returncode == 1 and "is not provisioned" in done.stderr

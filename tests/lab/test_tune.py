@@ -104,7 +104,7 @@ def test_a_setting_that_the_file_does_not_allow_is_refused_before_anything_chang
     assert soft_switch.running(lab.name) == before
 
 
-def test_where_there_is_nothing_to_tune_it_says_so(make_lab: MakeLab) -> None:
+def test_a_fabric_without_anything_to_tune_is_reported(make_lab: MakeLab) -> None:
     bridges = make_lab(GROUP_OF_3, pfc={"priorities": [3]})
     done = hipsnet("pfc", "tune", bridges.file)
     assert done.returncode == 2 and "lossless switches" in done.stderr

@@ -117,7 +117,7 @@ def crossing(fabric: Fabric, dscp: int) -> tuple[Port, Port, bytes]:
 
 
 @pytest.mark.parametrize("action", ["drop", "forward", "alert"])
-def test_a_server_without_any_process_cuts_a_storm_off(make_lab: MakeLab, action: str) -> None:
+def test_a_server_without_any_process_drops_a_storm(make_lab: MakeLab, action: str) -> None:
     lab = make_lab(
         {"kind": "torus", "dims": [4]},
         link={"rate": "20Mbit/s"},  # a pause lasts 1.7 s

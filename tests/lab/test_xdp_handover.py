@@ -120,7 +120,7 @@ def hang_up(path: Path) -> None:
         caller.connect(os.fspath(path))
 
 
-def test_callers_that_hang_up_end_neither_the_process_nor_a_lease(
+def test_a_caller_that_disconnects_ends_neither_the_process_nor_a_lease(
     node: tuple[Path, subprocess.Popen[bytes]],
 ) -> None:
     path, process = node

@@ -207,7 +207,7 @@ def test_what_the_kernel_refuses_names_node_and_step(context: Context) -> None:
         context.index("p7")
 
 
-def test_to_remove_what_is_gone_is_no_error(context: Context) -> None:
+def test_removing_a_missing_object_is_no_error(context: Context) -> None:
     steps(context, BARE)
     config = replace(BARE, links=(replace(LOOPBACK, addresses=()), replace(PORT, addresses=())))
     planned = changes(config, read_actual(context, config))

@@ -120,11 +120,11 @@ def test_messages_are_those_of_dcb(command: str) -> None:
     assert [encoded(request, dcbnl.SETDCB) for request in requests] == [captured(79, text) for text in sent]
 
 
-def test_the_question_is_that_of_dcb() -> None:
+def test_the_request_is_that_of_dcb() -> None:
     assert encoded(dcbnl.get_request("card0"), dcbnl.GETDCB) == captured(78, "00150000" + IFNAME)
 
 
-def test_an_answer_of_the_kernel_is_understood() -> None:
+def test_a_reply_of_the_kernel_is_parsed() -> None:
     def attribute(kind: int, value: bytes) -> bytes:
         return (struct.pack("=HH", 4 + len(value), kind) + value).ljust((4 + len(value) + 3) // 4 * 4, b"\0")
 
@@ -159,7 +159,7 @@ def veth() -> Iterator[str]:
         namespace.delete(name)
 
 
-def test_a_device_without_dcb_has_no_answer_and_refuses(veth: str) -> None:
+def test_a_device_without_dcb_returns_nothing_and_refuses_settings(veth: str) -> None:
     assert dcbnl.read(veth) is None
     assert dcb.read(veth, "pfc") == {}
     with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)):

@@ -61,7 +61,7 @@ def test_a_server_of_bcube_3_2() -> None:
     assert config.sysctls["net/ipv6/conf/p1/disable_ipv6"] == "1"
 
 
-def test_the_table_says_local_neighbour_and_beyond() -> None:
+def test_the_table_lists_local_neighbour_and_remote_addresses() -> None:
     config = config_of(BCUBE, "s01")
     table = {entry.prefix: entry for entry in config.table}
     local = [prefix for prefix, entry in table.items() if entry.port is None]
@@ -131,7 +131,7 @@ def test_a_host_keeps_its_own_names_macs_and_queues() -> None:
     ("old", "new", "words"),
     [("  s01: {", "  s99: {", "s01"), ("[{interface: eth1}, {interface: eth2}]", "[{interface: eth1}]", "2")],
 )
-def test_a_host_of_which_the_file_says_too_little_is_refused(old: str, new: str, words: str) -> None:
+def test_an_incomplete_host_section_is_refused(old: str, new: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         config_of(HOSTS.replace(old, new), "s01")
 

@@ -23,7 +23,7 @@ def space() -> Iterator[str]:
     namespace.delete(NAME)
 
 
-def test_a_namespace_is_made_with_its_mark_and_seen_by_ip(space: str) -> None:
+def test_a_namespace_is_made_with_its_mark_and_listed_by_ip(space: str) -> None:
     assert space in namespace.names()
     assert namespace.mark_of(space) == "hipsnet t space"
     assert not namespace.is_leftover(space)

@@ -31,7 +31,7 @@ def netlink() -> Iterator[Netlink]:
         namespace.delete(NAME)
 
 
-def test_an_answer_in_many_pieces_is_whole(netlink: Netlink) -> None:
+def test_a_reply_in_many_parts_is_joined(netlink: Netlink) -> None:
     for prefix in PREFIXES:
         netlink.route("add", dst=prefix, proto=72, table=TABLE, oif=LOOPBACK, scope=253)
     found = netlink.get_routes(socket.AF_INET, TABLE)

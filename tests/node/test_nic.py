@@ -109,7 +109,7 @@ def test_what_stops_comes_first_and_a_group_is_one_change() -> None:
     assert nic.differences(node(*back), there(pfc_priorities="none", pause="rx,tx")) == []
 
 
-def test_lacking_is_said_by_group_and_an_error_only_if_required() -> None:
+def test_missing_settings_are_reported_by_group_and_an_error_only_if_required() -> None:
     asked = (Setting("pfc priorities", "3"), Setting("pfc delay", "7"), Setting("lro", "off", optional=True))
     assert nic.lacking(node(*asked), there()) == (
         "eth1: pfc priorities 3, pfc delay 7 left out: its driver has no PFC (dcbnl ieee_getpfc)",
@@ -161,7 +161,7 @@ def test_settings_out_of_a_drivers_structures() -> None:
     assert [dcb.settings_of(answer(), group) for group in ("pfc", "ets", "buffer")] == [{}, {}, {}]
 
 
-def test_what_a_driver_trusts_and_who_speaks_dcbx() -> None:
+def test_the_trust_order_and_dcbx_mode_of_a_driver() -> None:
     answered = answer(trusted=(5, 255, 9), dcbx=0b1010)
     assert dcb.settings_of(answered, "trust") == {"trust order": "dscp,pcp,9"}
     assert dcb.settings_of(answered, "dcbx") == {"dcbx": "firmware,ieee"}

@@ -49,7 +49,7 @@ def written(folder: Path, host: str, sections: str) -> Path:
     return file
 
 
-def test_it_is_said_in_the_plan(host: str, tmp_path: Path) -> None:
+def test_a_missing_setting_is_in_the_plan(host: str, tmp_path: Path) -> None:
     file = written(tmp_path, host, SECTIONS.format(required="false"))
     done = hipsnet("provision", file, "--node", "s0", "--dry-run")
     assert done.returncode == 0, done.stderr

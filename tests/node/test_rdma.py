@@ -42,7 +42,9 @@ nodes:
         ({"hips_t_s0_p0": "e0", "hips_t_s0_p1": "e1"}, ["remove hips_t_s0_p1"]),
     ],
 )
-def test_what_is_wrong_goes_before_what_is_missing_comes(there: dict[str, str], steps: list[str]) -> None:
+def test_wrong_devices_are_removed_before_missing_ones_are_added(
+    there: dict[str, str], steps: list[str]
+) -> None:
     found = rdma.differences(NODE, Actual(rxe=there))
     assert [f"{change.action} {change.subject}" for change in found] == steps
 
@@ -69,7 +71,9 @@ def test_ports_of_servers_get_devices_and_those_together_share_the_host() -> Non
     assert accepting.format("a0") not in alone.sysctls
 
 
-def test_a_kernel_without_rxe_is_told_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rxe_in_the_kernel_the_error_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rdma, "_MODULE", tmp_path / "loaded")
     monkeypatch.setattr(rdma, "_MODULES", tmp_path)
     for require in (rdma.require_rxe, rdma.require_rxe_in_namespaces):

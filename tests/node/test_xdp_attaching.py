@@ -76,7 +76,7 @@ def test_attaching_again_changes_nothing(bare: Rig) -> None:
     assert read_loss(bare.fabric, bare.node) == (0, 7, 0)
 
 
-def test_a_program_taken_away_is_seen_and_put_back(bare: Rig) -> None:
+def test_a_removed_program_is_detected_and_attached_again(bare: Rig) -> None:
     attach(bare)
     fill_table(bare.fabric, bare.node, TABLE)
     bare.inside(lambda: bpf.libbpf().bpf_xdp_detach(ifindex("p1"), 0, None))
@@ -86,7 +86,7 @@ def test_a_program_taken_away_is_seen_and_put_back(bare: Rig) -> None:
     assert len(read_table(bare.fabric, bare.node)) == len(TABLE)
 
 
-def test_an_interface_made_anew_is_seen_and_taken_in(bare: Rig) -> None:
+def test_a_recreated_interface_is_detected_and_attached(bare: Rig) -> None:
     def replace() -> None:
         with IPRoute() as netlink:
             netlink.link("del", index=ifindex("p1"))
@@ -103,7 +103,7 @@ def test_an_interface_made_anew_is_seen_and_taken_in(bare: Rig) -> None:
     assert state(bare).differences == ()
 
 
-def test_another_mac_is_seen_and_written(bare: Rig) -> None:
+def test_another_mac_is_detected_and_written(bare: Rig) -> None:
     attach(bare)
     ports = [*PORTS[:2], (2, "p2", "02:48:00:aa:00:77")]
     seen = bare.inside(read_program, bare.fabric, bare.node, "forward", ports)
@@ -131,7 +131,7 @@ def test_another_number_of_ports_makes_new_maps(bare: Rig) -> None:
 
 
 @pytest.mark.parametrize("lost", ["table", "program", "counters"])
-def test_a_lost_pin_is_seen_and_made_whole(bare: Rig, lost: str) -> None:
+def test_a_lost_pin_is_detected_and_restored(bare: Rig, lost: str) -> None:
     attach(bare)
     (pins.node_folder(bare.fabric, bare.node) / lost).unlink()
     assert len(state(bare).differences) == 1
@@ -156,7 +156,7 @@ def test_a_foreign_program_is_refused_before_anything_changes(bare: Rig) -> None
     assert bare.inside(program_ids) == [None, None, foreign]
 
 
-def test_the_kernel_refuses_to_replace_what_came_between(bare: Rig) -> None:
+def test_the_kernel_refuses_to_replace_a_program_attached_meanwhile(bare: Rig) -> None:
     def race() -> None:
         with bpf.closing(bpf.load_xdp("late", bytes.fromhex("b7000000020000009500000000000000"))) as late:
             bpf.attach(ifindex("p0"), late)

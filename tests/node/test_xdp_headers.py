@@ -47,7 +47,7 @@ def test_the_newest_of_the_distribution_serve_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("half", ["common", "amd64"])
-def test_half_a_tree_is_none(tmp_path: Path, half: str) -> None:
+def test_an_incomplete_header_tree_is_not_used(tmp_path: Path, half: str) -> None:
     split_tree(tmp_path, "6.1.0-10")
     other = {"common": "amd64", "amd64": "common"}[half]
     (tmp_path / f"linux-headers-6.1.0-10-{other}").rename(tmp_path / "elsewhere")

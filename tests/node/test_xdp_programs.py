@@ -106,12 +106,12 @@ def test_loading_from_two_nodes_shares_nothing(entry: Path) -> None:
     assert len(ids) == 2 * len(program.maps)
 
 
-def test_a_source_that_is_not_there_tells_what_the_compiler_said() -> None:
+def test_a_missing_source_is_an_error_with_the_compilers_output() -> None:
     with pytest.raises(CapabilityError, match=r"cannot compile nosuch:(?s:.*)nosuch.c(?s:.*)hipsnet doctor"):
         compile_programs(("nosuch",))
 
 
-def test_a_refused_program_tells_what_the_verifier_said() -> None:
+def test_a_refused_program_is_an_error_with_the_verifiers_log() -> None:
     with pytest.raises(ProvisionError, match=r"the verifier says(?s:.*)R0"):
         bpf.load_xdp("broken", bytes.fromhex("9500000000000000"))
 

@@ -43,7 +43,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["init", "bcube"], ["pfc", "tune"], ["shell"]])
-def test_h_is_help(words: list[str]) -> None:
+def test_h_prints_the_help(words: list[str]) -> None:
     done = CliRunner().invoke(app, [*words, "-h"])
     assert done.exit_code == 0
     assert done.stdout == CliRunner().invoke(app, [*words, "--help"]).stdout
@@ -94,7 +94,7 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("provision\n", "")
 
 
-def test_a_command_that_is_not_there_is_refused() -> None:
+def test_an_unknown_command_is_refused() -> None:
     done = CliRunner().invoke(app, ["provisoin"])
     assert done.exit_code == 2
     assert "Did you mean 'provision'?" in done.stderr

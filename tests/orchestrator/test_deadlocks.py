@@ -60,7 +60,7 @@ def onward(ports: WatchedPorts) -> list[str]:
     return names
 
 
-def test_a_circle_of_paused_queues_is_named_in_its_order(ring: WatchedPorts) -> None:
+def test_a_cycle_of_paused_queues_is_named_in_its_order(ring: WatchedPorts) -> None:
     names = onward(ring)
     assert found_in(ring, names) == (Deadlock(PRIORITY, tuple(names)),)
     assert found_in(ring, names, priority=5) == (Deadlock(5, tuple(names)),)
@@ -68,21 +68,23 @@ def test_a_circle_of_paused_queues_is_named_in_its_order(ring: WatchedPorts) -> 
 
 
 @pytest.mark.parametrize(("share", "waits"), [(0.9, 1), (1.0, 0)])
-def test_pauses_that_end_and_empty_queues_are_none(ring: WatchedPorts, share: float, waits: int) -> None:
+def test_pauses_that_end_and_empty_queues_are_no_deadlock(
+    ring: WatchedPorts, share: float, waits: int
+) -> None:
     assert found_in(ring, onward(ring), share, waits) == ()
 
 
-def test_a_chain_that_begins_somewhere_is_none(ring: WatchedPorts) -> None:
+def test_a_chain_with_a_root_is_no_deadlock(ring: WatchedPorts) -> None:
     assert found_in(ring, onward(ring)[:-1]) == ()
 
 
-def test_two_who_pause_each_other_are_none(ring: WatchedPorts) -> None:
+def test_two_ports_that_pause_each_other_are_no_deadlock(ring: WatchedPorts) -> None:
     """What came by a cable does not go back by it."""
     first, back = ring.ports[0].name, ring.ports[0].peer_name
     assert found_in(ring, [first, back]) == ()
 
 
-def test_every_circle_of_a_fabric_is_named_once() -> None:
+def test_every_cycle_of_a_fabric_is_named_once() -> None:
     ports = ports_of(kind="torus", dims=(4, 4))
     stuck = [port.name for port in ports.ports if port.level == 0]  # four rings, in both directions
     both_ways = found_in(ports, stuck)
@@ -92,7 +94,7 @@ def test_every_circle_of_a_fabric_is_named_once() -> None:
     assert len(both_ways) == len(stuck) // 4 == 8
 
 
-def test_it_begins_and_ends_once() -> None:
+def test_a_deadlock_begins_and_ends_once() -> None:
     one, other = Deadlock(3, ("s0.p0", "s1.p0", "s2.p0")), Deadlock(4, ("s0.p0", "s1.p0", "s2.p0"))
     assert [(event.kind, event.detail) for event in changes((one,), (one, other))] == [
         ("deadlock", str(other))
@@ -101,7 +103,7 @@ def test_it_begins_and_ends_once() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 7), st.sets(st.integers(0, 7)), max_size=8))
-def test_a_circle_is_found_exactly_if_there_is_one(edges: dict[int, set[int]]) -> None:
+def test_a_cycle_is_found_exactly_if_there_is_one(edges: dict[int, set[int]]) -> None:
     graph = {("n", one): {("n", other) for other in others} for one, others in edges.items()}
     found = shortest_cycle(graph)
     reach = np.zeros((8, 8), bool)

@@ -60,7 +60,7 @@ def test_json_is_clean_and_says_the_same() -> None:
     ]
 
 
-def test_the_table_names_what_is_missing_and_how_to_mend_it() -> None:
+def test_the_table_names_what_is_missing_and_how_to_fix_it() -> None:
     done = run()
     assert done.returncode == 0
     assert "This machine can run the lab." in done.stdout
@@ -69,7 +69,7 @@ def test_the_table_names_what_is_missing_and_how_to_mend_it() -> None:
         assert not check.mend or "-> " in done.stdout
 
 
-def test_without_capabilities_it_says_so_and_fails() -> None:
+def test_missing_capabilities_are_reported_and_fail() -> None:
     done = run("--json", prefix=("setpriv", "--bounding-set=-all", "--inh-caps=-all"))
     report = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert done.returncode == 1
@@ -101,7 +101,7 @@ def test_without_capabilities_a_lab_s_ports_are_left_for_root(
     assert report["RDMA of the lab"]["mend"] == "sudo hipsnet doctor FILE"
 
 
-def test_without_compiler_and_headers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_compiler_and_headers_the_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "find_headers", lambda: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     checks = {check.name: check for check in examine()}
@@ -110,7 +110,7 @@ def test_without_compiler_and_headers_it_says_what_to_install(monkeypatch: pytes
     assert not can_run_lab(tuple(checks.values()))
 
 
-def test_a_topology_s_ports_are_looked_at_where_they_are(tmp_path: Path) -> None:
+def test_the_ports_of_a_topology_are_checked_in_their_namespaces(tmp_path: Path) -> None:
     file = tmp_path / "topology.yaml"
     head = "version: 1\nname: t\nfabric: {kind: bcube, n: 2, levels: 1}\n"
     file.write_text(
@@ -127,7 +127,7 @@ def test_a_topology_s_ports_are_looked_at_where_they_are(tmp_path: Path) -> None
         assert "roce: {device: rxe}" in check["mend"]
 
 
-def test_a_part_of_a_topology_that_is_not_here_is_a_wrong_question(tmp_path: Path) -> None:
+def test_a_node_that_is_not_on_this_host_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "topology.yaml"
     head = "version: 1\nname: nowhere\nfabric: {kind: bcube, n: 2, levels: 1}\n"
     ports = "ports: [{interface: eth0}]"

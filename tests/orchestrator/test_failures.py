@@ -85,7 +85,7 @@ def test_what_is_no_report_is_ignored(tmp_path: Path, data: bytes) -> None:
         [(1, False, LOST), (-15, True, LOST), (-15, True, None)],
     ],
 )
-def test_the_cause_is_told_from_its_effects(
+def test_the_cause_is_distinguished_from_its_effects(
     endings: list[tuple[int, bool, Failure | None]],
 ) -> None:
     made = [

@@ -56,7 +56,7 @@ def in_shell(script: str, *arguments: object) -> Done:
     [NOTHING_BUT_LETTERS, f"{NOTHING_BUT_LETTERS}: 1", "a: " * 9_000, "[" * 30_000, "- " * 15_000],
     ids=["letters", "a key", "colons", "brackets", "lists"],
 )
-def test_a_file_full_of_nonsense_is_a_short_error(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_is_a_short_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "topology.yaml"
     path.write_text(text)
     answered(hipsnet("provision", path), 2, "topology.yaml:1: ")
@@ -88,7 +88,7 @@ def test_a_plan_is_one_line_for_each_node_in_a_pipe(file: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("arguments", [("schema",), ("init", "bcube", "--ports", "3", "--levels", "2")])
-def test_a_full_disk_behind_standard_output_is_told(arguments: tuple[str, ...]) -> None:
+def test_a_full_disk_behind_standard_output_is_reported(arguments: tuple[str, ...]) -> None:
     answered(in_shell('"$@" > /dev/full', *arguments), 1, "hipsnet: /dev/full: No space left on device")
 
 
@@ -112,7 +112,7 @@ def test_a_picture_on_a_full_disk_is_an_error_that_names_it(file: Path, tmp_path
     ],
     ids=" ".join,
 )
-def test_a_pipe_that_nobody_reads_is_no_message(file: Path, arguments: tuple[str, ...]) -> None:
+def test_a_closed_pipe_prints_no_message(file: Path, arguments: tuple[str, ...]) -> None:
     command = command_line(*(file if word == "FILE" else word for word in arguments))
     reading, writing = os.pipe()
     os.close(reading)
@@ -136,7 +136,7 @@ def test_a_pipe_that_nobody_reads_is_no_message(file: Path, arguments: tuple[str
         (("pfc", "tune", "FILE", "--seconds", DIGITS), "--seconds"),
     ],
 )
-def test_numbers_beyond_all_limits_are_refused(file: Path, arguments: tuple[str, ...], option: str) -> None:
+def test_numbers_out_of_range_are_refused(file: Path, arguments: tuple[str, ...], option: str) -> None:
     answered(hipsnet(*(file if word == "FILE" else word for word in arguments)), 2, option)
 
 
@@ -164,13 +164,13 @@ def test_a_fabric_that_is_not_provisioned_is_exit_code_1(file: Path, arguments: 
 
 
 @pytest.mark.parametrize("command", ["provision", "destroy"])
-def test_a_state_folder_that_cannot_be_written_is_told(file: Path, command: str) -> None:
+def test_a_state_folder_that_cannot_be_written_is_reported(file: Path, command: str) -> None:
     script = f'{OWN_STATE_FOLDER} -o ro && "$@"'
     answered(in_shell(script, command, file), 1, f"cannot lock {NAME}: /run/hipsnet/{NAME}")
     assert not any(name.startswith(NAME) for name in namespace.names())
 
 
-def test_a_full_state_folder_is_told_and_nothing_stays(file: Path) -> None:
+def test_a_full_state_folder_is_reported_and_nothing_remains(file: Path) -> None:
     full = f"{OWN_STATE_FOLDER} -o size=4k; head -c 4096 /dev/zero > /run/hipsnet/full"
     done = in_shell(f'{full}; "$@"; echo "$?"; ls -A /run/hipsnet', "provision", file)
     assert "record.json: No space left on device" in done.stderr and "Traceback" not in done.stderr
@@ -178,7 +178,7 @@ def test_a_full_state_folder_is_told_and_nothing_stays(file: Path) -> None:
     assert not any(name.startswith(NAME) for name in namespace.names())
 
 
-def test_who_is_not_root_is_told_so_before_anything_is_compiled(file: Path) -> None:
+def test_missing_root_is_reported_before_anything_is_compiled(file: Path) -> None:
     script = (
         "mount -t tmpfs none /run -o mode=755 && mount -t tmpfs none /mnt && cp $0 /mnt/topology.yaml && "
         'setpriv --reuid=65534 --regid=65534 --clear-groups "$@" /mnt/topology.yaml'
@@ -196,7 +196,7 @@ def test_who_is_not_root_is_told_so_before_anything_is_compiled(file: Path) -> N
         (signal.SIGHUP, signal.SIG_DFL),
     ],
 )
-def test_a_provision_that_is_ended_says_what_is_there_and_how_to_go_on(
+def test_an_interrupted_provision_reports_what_exists_and_how_to_continue(
     number: signal.Signals, usual: Callable[..., Any], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(name: str, mark: str) -> None:

@@ -115,7 +115,7 @@ def test_success_leaves_no_descendants(job: Job) -> None:
     assert job.alive() == {}
 
 
-def test_all_are_waited_for(job: Job) -> None:
+def test_the_launcher_waits_for_all_programs(job: Job) -> None:
     out, _ = job.start("echo first", "sleep 0.5; echo last").communicate()
     assert out.splitlines() == [b"[s0] first", b"[s1] last"]
 
@@ -132,7 +132,7 @@ def test_a_signal_to_the_launcher_leaves_nothing(job: Job, number: signal.Signal
     assert job.alive() == {}
 
 
-def test_second_interrupt_does_not_wait(job: Job) -> None:
+def test_a_second_interrupt_does_not_wait(job: Job) -> None:
     process = job.start(STUBBORN, "trap 'echo asked; exit 0' TERM; echo ready; sleep 600 & wait", grace_s=600)
     job.wait_ready(2)
     process.send_signal(signal.SIGINT)
@@ -159,7 +159,7 @@ def test_a_killed_launcher_leaves_nothing(job: Job) -> None:
     assert job.left() == {}
 
 
-def test_a_killed_guard_takes_the_programs_along(job: Job) -> None:
+def test_a_killed_guard_ends_the_programs(job: Job) -> None:
     process = job.start(SLEEPER, FAMILY, STUBBORN)
     job.wait_ready(3)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -170,7 +170,7 @@ def test_a_killed_guard_takes_the_programs_along(job: Job) -> None:
     assert job.alive() == {}
 
 
-def test_output_that_nobody_reads_ends_the_job(job: Job) -> None:
+def test_a_closed_output_ends_the_job(job: Job) -> None:
     process = job.start("while sleep 0.01; do echo line; done", SLEEPER)
     assert process.stdout is not None
     process.stdout.readline()

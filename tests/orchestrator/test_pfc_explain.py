@@ -75,7 +75,7 @@ def test_the_tables_say_the_same(file: Path) -> None:
     assert "XON       57108 B (derived)" in shown
 
 
-def test_what_can_lose_packets_is_refused_by_key_and_number(file: Path) -> None:
+def test_settings_that_can_lose_packets_are_refused_by_key_and_number(file: Path) -> None:
     least = json.loads(explain(file, "--json").stdout)["groups"][0]["headroom_bytes"]
     file.write_text(TEXT.replace("xoff: 64KiB", f"headroom: {least - 1}B"))
     done = explain(file)

@@ -187,7 +187,7 @@ def test_exit_code_is_passed_on_and_the_server_named(places: Path) -> None:
     assert "s10 (rank 2) ended with exit code 7" in done.stderr
 
 
-def test_a_second_job_is_warned_of_the_first(places: Path) -> None:
+def test_a_second_job_is_warned_about_the_first(places: Path) -> None:
     command = [*command_line("run", places, "--", "sh", "-c", "echo ready; read line || sleep 600")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as first:
         assert first.stdout is not None
@@ -267,7 +267,7 @@ def test_flags_and_variables_are_one_to_one() -> None:
         (["--", "no-such-program"], "no-such-program"),
     ],
 )
-def test_wrong_options_are_answered(places: Path, arguments: list[str], message: str) -> None:
+def test_wrong_options_are_refused(places: Path, arguments: list[str], message: str) -> None:
     done = rig.hipsnet("run", places, *arguments)
     assert done.returncode == 2
     assert message in done.stderr
@@ -298,7 +298,7 @@ def test_sizes_and_times_are_written_as_people_do(field: str, text: str, value: 
     assert row.read(row.kind.show(value)) == value
 
 
-def test_a_fabric_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_fabric_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "topology.yaml"
     file.write_text(topology_text("nowhere", "{kind: bcube, n: 2, levels: 2}"))
     done = hipsnet("run", file)
@@ -322,14 +322,14 @@ def test_settings_survive_the_environment() -> None:
 
 
 @pytest.mark.parametrize("row", VARIABLES, ids=lambda row: row.name)
-def test_wrong_variables_are_answered(row: Any) -> None:
+def test_wrong_variables_are_refused(row: Any) -> None:
     environ = Settings(0, 9, "/x/topology.yaml", token=TOKEN).to_environment() | {row.name: "\0"}
     with pytest.raises(InputError, match=row.name):
         Settings.from_environment(environ)
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "HIPSNET_TOPOLOGY"])
-def test_a_missing_place_is_answered(name: str) -> None:
+def test_a_missing_variable_is_reported(name: str) -> None:
     environ = Settings(0, 9, "/x/topology.yaml", token=TOKEN).to_environment()
     del environ[name]
     with pytest.raises(InputError, match=f"{name} is not set.*hipsnet run"):
@@ -473,7 +473,7 @@ def test_the_table_fits_a_hundred_columns(has_pauses: bool) -> None:
     assert row(table, unlimited).split().count("-") == (5 if has_pauses else 2)
 
 
-def test_the_options_of_nccl_tests_are_understood(lab: Path) -> None:
+def test_the_options_of_nccl_tests_are_accepted(lab: Path) -> None:
     options = ("-b", "8", "-e", "2K", "-f", "16", "-n", "3", "-w", "1", "-c", "--json", "-")
     done = rig.hipsnet("run", lab, *options)
     assert done.returncode == 0, done.stderr

@@ -57,7 +57,7 @@ def test_the_stages_of_server_01(bcube: Path) -> None:
     assert done.stdout.endswith(SUMMARY)
 
 
-def test_rounds_are_told_where_there_are_several(bcube: Path) -> None:
+def test_rounds_are_shown_where_there_are_several(bcube: Path) -> None:
     done = schedule(bcube, "--algorithm", "ring", "--size", "72B", "--server", "s22")
     lines = done.stdout.splitlines()
     assert "stage 1 of 2: aggregate" in lines

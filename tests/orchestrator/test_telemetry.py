@@ -37,7 +37,7 @@ def u64(*values: int) -> np.ndarray:
     steps=st.lists(st.integers(0, MOST), max_size=30),
     bits=st.sampled_from([32, 64]),
 )
-def test_a_counter_that_goes_round_loses_nothing(start: int, steps: list[int], bits: int) -> None:
+def test_a_counter_that_wraps_around_loses_nothing(start: int, steps: list[int], bits: int) -> None:
     value, total = start % 2**bits, 0
     for step in steps:
         after = (value + step) % 2**bits
@@ -47,7 +47,7 @@ def test_a_counter_that_goes_round_loses_nothing(start: int, steps: list[int], b
 
 
 @given(before=st.integers(MOST + 1, 2**32 - 1 - MOST), after=st.integers(0, MOST))
-def test_a_counter_that_begins_anew_has_counted_what_it_says(before: int, after: int) -> None:
+def test_a_restarted_counter_counts_from_zero(before: int, after: int) -> None:
     assert int(increase(u64(before), u64(after), u64(MOST))[0]) == after
 
 
@@ -155,7 +155,7 @@ def test_lines_are_lossless_priorities_paused_ones_and_whole_ports(bcube: Watche
     assert len(priorities(lossless, found)) == len(bcube) + 1
 
 
-def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
+def test_pauses_name_sender_receiver_and_root(bcube: WatchedPorts) -> None:
     """s01 stops l0g0, and so l0g0 stops s00; in another priority s11 stops l1g1."""
     known = {("l0g0.p1", 3): 0, ("s00.p0", 3): 0, ("l1g1.p1", 4): 0}
     before = reading(bcube, 0.0, rx_pause_frames=known)
@@ -176,7 +176,7 @@ def test_who_pauses_whom_and_where_it_begins(bcube: WatchedPorts) -> None:
     assert all(pause.roots for pause in found)
 
 
-def test_a_circle_has_no_beginning() -> None:
+def test_a_cycle_of_pauses_has_no_root() -> None:
     ring = [("a", "b", 3), ("b", "c", 3), ("c", "a", 3), ("x", "a", 4)]
     assert all(roots(stoppers_of(ring), node, 3) == () for node in "abc")
     assert roots(stoppers_of([*ring, ("d", "a", 3)]), "c", 3) == ("d",)
@@ -200,7 +200,7 @@ def amounts(ports: WatchedPorts, **values: float) -> Rates:
     return Rates(1.0, found)
 
 
-def test_a_storm_stops_all_the_time_and_lets_nothing_out(bcube: WatchedPorts) -> None:
+def test_a_storm_pauses_all_the_time_and_lets_no_frame_out(bcube: WatchedPorts) -> None:
     assert storms(amounts(bcube, rx_pause_us=995_000.0, tx_frames=0.0))[0, 3]
     assert storms(amounts(bcube, rx_pause_us=995_000.0))[0, 3]
     assert not storms(amounts(bcube, rx_pause_us=995_000.0, tx_frames=4.0)).any()
@@ -211,7 +211,7 @@ def test_a_storm_stops_all_the_time_and_lets_nothing_out(bcube: WatchedPorts) ->
     assert not storms(amounts(bcube, rx_pause_frames=0.0, tx_frames=0.0, buffer_bytes=1.0)).any()
 
 
-def test_events_tell_of_storms_and_links(bcube: WatchedPorts) -> None:
+def test_events_report_storms_and_links(bcube: WatchedPorts) -> None:
     calm = storms(amounts(bcube))
     wild = storms(amounts(bcube, rx_pause_us=1e6))
     first = bcube.ports[0]

@@ -50,7 +50,7 @@ def test_a_share_is_short_and_says_none_for_none_only(share: float) -> None:
         assert float(text) == pytest.approx(share * 100, abs=0.51)
 
 
-def test_what_nobody_counts_is_a_dash() -> None:
+def test_a_value_without_a_counter_is_a_dash() -> None:
     assert count(None) == percent(None) == count(math.nan) == "-"
 
 
@@ -161,7 +161,7 @@ def test_columns_of_large_numbers_never_touch(size: tuple[int, int]) -> None:
     asyncio.run(main())
 
 
-def test_a_filter_that_matches_nothing_says_so() -> None:
+def test_a_filter_without_a_match_is_reported() -> None:
     ports = watch_lab(*small())
 
     async def main() -> None:

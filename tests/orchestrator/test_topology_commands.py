@@ -150,7 +150,7 @@ def test_graph_draws_the_same_bytes_again_and_needs_no_home(
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
-def test_graph_of_another_ending_or_into_no_folder_ends_with_2(file: Path, tmp_path: Path) -> None:
+def test_graph_with_an_unknown_suffix_or_a_missing_folder_ends_with_2(file: Path, tmp_path: Path) -> None:
     for picture, words in (
         (tmp_path / "out.jpg", ".svg, .pdf, .png or .dot"),
         (tmp_path / "no/out.svg", "No such file"),

@@ -40,7 +40,7 @@ def built(package: Path) -> Path:
     return building.binary("one", ["switch/one.c"], package / "cache")
 
 
-def test_an_edit_of_a_header_that_is_included_compiles_anew(package: Path) -> None:
+def test_an_edit_of_an_included_header_recompiles(package: Path) -> None:
     first = built(package)
     (package / "wire/far.h").write_text("#define VALUE 2\n")
     second = built(package)
@@ -56,7 +56,7 @@ def test_an_edit_of_another_header_does_not(package: Path) -> None:
     assert first.stat() == before
 
 
-def test_a_header_that_is_included_newly_counts_from_then_on(package: Path) -> None:
+def test_a_newly_included_header_becomes_a_dependency(package: Path) -> None:
     (package / "switch/near.h").write_text('#  include "wire/other.h"\n')
     first = built(package)
     (package / "wire/other.h").write_text("#define VALUE 3\n")
@@ -65,7 +65,7 @@ def test_a_header_that_is_included_newly_counts_from_then_on(package: Path) -> N
     assert first != second
 
 
-def test_a_header_that_is_gone_is_missed_even_where_a_program_is_kept(package: Path) -> None:
+def test_a_missing_header_is_an_error_although_a_program_is_cached(package: Path) -> None:
     built(package)
     (package / "wire/far.h").unlink()
     with pytest.raises(CapabilityError, match=r"wire/far\.h: No such file"):
@@ -116,7 +116,7 @@ def test_no_source_has_a_warning() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_folders_use_only_what_stands_before_them() -> None:
+def test_folders_include_only_folders_listed_before_them() -> None:
     assert {path.name for path in building.FOLDER.glob("*/") if any(path.glob("*.[ch]"))} == set(FOLDERS)
     uses = re.compile(r'^(?:#include "(?=\w+/)|from hipsnet\.stack\.)(\w+)', re.MULTILINE)
     for path in [*building.FOLDER.glob("*/*.[ch]"), *building.FOLDER.glob("*/*.py")]:

@@ -35,7 +35,7 @@ class BusyPoll:
         return int(self.lib.next_look_ns(self.state))
 
 
-def test_it_looks_after_short_waits_in_a_row_and_goes_on_while_they_are(face: Core) -> None:
+def test_busy_polling_starts_after_consecutive_short_waits_and_continues(face: Core) -> None:
     busy_poll = BusyPoll(face)
     assert busy_poll.look_ns == 0
     busy_poll.waits(WAITS - 1, SOON_NS - 1)
@@ -47,7 +47,7 @@ def test_it_looks_after_short_waits_in_a_row_and_goes_on_while_they_are(face: Co
 
 
 @pytest.mark.parametrize(("took_ns", "has_come"), [(SOON_NS, True), (1, False), (10**9, False)])
-def test_one_wait_that_was_not_short_ends_it(face: Core, took_ns: int, has_come: bool) -> None:
+def test_one_long_wait_ends_busy_polling(face: Core, took_ns: int, has_come: bool) -> None:
     busy_poll = BusyPoll(face)
     busy_poll.waits(1000, 1)
     busy_poll.waits(1, took_ns, has_come)

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_frame_does_harm(tmp_path: Path) -> None:
+def test_no_frame_causes_a_memory_error(tmp_path: Path) -> None:
     """The sanitizers see nothing wrong, and the fuzzer has been behind every check."""
     if shutil.which("clang-14") is None and shutil.which("clang") is None:
         pytest.skip("clang: its fuzzer is needed")

@@ -40,7 +40,7 @@ def test_a_second_pause_replaces_the_first_and_zero_ends_it() -> None:
         }  # fmt: skip
 
 
-def test_xoff_is_repeated_before_its_quanta_have_run_and_ends_below_xon() -> None:
+def test_xoff_is_repeated_before_its_quanta_expire_and_ends_below_xon() -> None:
     longest_ns = LONGEST_QUANTA * 512
     with pauses(GBIT) as sender, pauses(GBIT) as receiver:
         now = 5 * MS
@@ -65,7 +65,7 @@ def test_xoff_is_repeated_before_its_quanta_have_run_and_ends_below_xon() -> Non
         assert counted["tx_us"] == (now - 5 * MS) // US
 
 
-def test_stop_and_go_without_a_frame_between_them_cancel_out() -> None:
+def test_xoff_and_xon_without_a_frame_between_them_cancel_out() -> None:
     with pauses(GBIT) as port:
         for held in (101, 50):
             port.watch(LOSSLESS, held, 100, 50, 0)
@@ -81,7 +81,7 @@ def test_stop_and_go_without_a_frame_between_them_cancel_out() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 3 * MS), st.integers(0, 4000), st.booleans()), min_size=1, max_size=40)
 )
-def test_the_time_that_is_counted_is_the_time_that_it_was_paused(steps: list[tuple[int, int, bool]]) -> None:
+def test_the_paused_time_is_counted(steps: list[tuple[int, int, bool]]) -> None:
     now, until, paused, bits_ns = 0, 0, 0, 512
     with pauses(GBIT) as port:
         for gap, quanta, look in steps:

@@ -156,7 +156,7 @@ def test_a_frame_in_several_buffers(core: Core, chunk: int) -> None:
         b.close()
 
 
-def test_no_more_than_a_window_is_under_way(core: Core) -> None:
+def test_at_most_one_window_is_in_flight(core: Core) -> None:
     a, b = connect(core, window=16)
     memory = b.register(MIB)
     assert a.write(content(MIB), memory.address, memory.key)

@@ -35,7 +35,7 @@ def one_write(core: Core, near: Side, far: Side, now: int) -> None:
     assert far.take(frame, now)
 
 
-def test_it_goes_right_behind_an_answer(core: Core) -> None:
+def test_an_ack_follows_an_answer_directly(core: Core) -> None:
     near, far = pair_of_sides(core)
     one_write(core, near, far, NOW)
     assert opcodes(far, NOW) == []
@@ -64,7 +64,7 @@ def test_alone_it_waits_for_others(core: Core) -> None:
     assert far.counters.tx_acks == 1
 
 
-def test_a_flush_ends_its_waiting(core: Core) -> None:
+def test_a_flush_sends_it_at_once(core: Core) -> None:
     near, far = pair_of_sides(core)
     core.lib.rc_flush(far.pair)
     assert opcodes(far, NOW) == [] and not core.lib.rc_is_owing(far.pair)

@@ -67,7 +67,7 @@ def test_the_last_byte_of_a_region_can_be_written(core: Core) -> None:
     assert memory.read(4096) == bytes(4095) + b"\xff"
 
 
-def test_a_key_taken_back_in_the_middle_of_a_message(core: Core) -> None:
+def test_a_key_revoked_in_the_middle_of_a_message(core: Core) -> None:
     a, b = connect(core, window=8)
     memory = b.register(64 * 1024)
     assert a.write(content(64 * 1024), memory.address, memory.key)
@@ -81,7 +81,7 @@ def test_a_key_taken_back_in_the_middle_of_a_message(core: Core) -> None:
     assert bytes(memory.view) == before
 
 
-def test_a_lost_refusal_is_said_again(core: Core) -> None:
+def test_a_lost_fatal_nak_is_repeated(core: Core) -> None:
     a, b = connect(core, **LOSSY)
     memory = b.register(4096)
     lost: list[bytes] = []
@@ -107,7 +107,7 @@ def test_a_message_longer_than_the_receive(core: Core) -> None:
 
 
 @pytest.mark.parametrize("opcode", [0x0C, 0x13, 0x14, 0x16, 0x17, 0x01, 0x02, 0x03, 0x07, 0x08, 0x09])
-def test_a_request_that_cannot_be_taken(core: Core, opcode: int) -> None:
+def test_a_request_that_cannot_be_served(core: Core, opcode: int) -> None:
     """Reads, atomics, invalidations; the middle or the end of a message that never began."""
     a, b = connect(core)
     b.receive(64)
@@ -136,7 +136,7 @@ def test_a_packet_of_a_wrong_length(core: Core, opcode: int, payload: int) -> No
     assert not any(bytes(buffer))
 
 
-def test_a_write_that_is_longer_or_shorter_than_it_said(core: Core) -> None:
+def test_a_write_longer_or_shorter_than_announced(core: Core) -> None:
     for said, packets in ((1024, 2), (3000, 2)):
         _, b = connect(core, path_mtu=1024)
         memory = b.register(4096)
@@ -248,7 +248,7 @@ def test_an_mtu_black_hole_ends_the_connection(core: Core, retries: int) -> None
     assert (a.deadline(), b.counters.rx_packets) == (NEVER, 0)
 
 
-def test_losses_that_end_before_the_retries_do_no_harm(core: Core) -> None:
+def test_losses_that_end_before_the_retries_are_recovered(core: Core) -> None:
     a, b = connect(core, path_mtu=4096, retry_count=7, timeout_ns=128_000_000)
     memory = b.register(8292)
     link = Link((a, b))
@@ -327,7 +327,7 @@ def test_frames_of_other_protocols_are_dropped(core: Core) -> None:
     assert b.drops() == {"truncated": 3, "not_ipv4": 1, "ipv4_header": 3, "not_roce": 1, "lengths": 1}
 
 
-def test_answers_to_what_was_never_asked(core: Core) -> None:
+def test_unsolicited_answers_are_dropped(core: Core) -> None:
     """ACKs and NAKs of PSNs that are not in flight change nothing."""
     a, b = connect(core)
     memory = b.register(4096)
@@ -357,12 +357,12 @@ def test_answers_to_what_was_never_asked(core: Core) -> None:
         {"congestion_control": True},
     ],
 )
-def test_a_configuration_that_makes_no_sense(core: Core, wrong: dict[str, Any]) -> None:
+def test_an_inconsistent_configuration_is_refused(core: Core, wrong: dict[str, Any]) -> None:
     with pytest.raises(AssertionError):
         connect(core, **wrong)
 
 
-def test_pairs_come_and_go(core: Core) -> None:
+def test_pairs_are_created_and_destroyed(core: Core) -> None:
     lib, endpoint = core.lib, core.lib.endpoint_create(4, 2, 3)
     pairs = [lib.rc_create(endpoint, 2, 2) for _ in range(4)]
     assert lib.rc_create(endpoint, 2, 2) == core.ffi.NULL

@@ -43,7 +43,7 @@ def test_the_rate_is_kept(core: Core, rate: int) -> None:
     assert memory.read(size) == content(size)
 
 
-def test_a_slow_sender_is_not_taken_for_a_deaf_receiver(core: Core) -> None:
+def test_a_slow_sender_is_not_mistaken_for_a_receiver_without_acks(core: Core) -> None:
     """Packets that follow each other at more than the time-out: each asks for its ACK."""
     a, b = connect(core, rate_bps=200_000, path_mtu=4096)  # 167 ms for a packet, 67 ms for the time-out
     memory = b.register(1 << 16)
@@ -90,7 +90,7 @@ def test_the_reduced_rate_is_kept(core: Core) -> None:
     assert 0 < (a.counters.tx_bytes - before) * 8 * 1e9 / (link.now - begin) < GBIT / 50
 
 
-def test_frames_say_that_marks_are_heeded(core: Core) -> None:
+def test_frames_are_marked_ecn_capable(core: Core) -> None:
     for control, ecn in ((False, 0), (True, 2)):
         a, b = connect(core, rate_bps=GBIT, congestion_control=control, dscp=26, cnp_dscp=48)
         b.receive(4)
@@ -100,7 +100,7 @@ def test_frames_say_that_marks_are_heeded(core: Core) -> None:
         b.close()
 
 
-def test_a_cnp_goes_before_all_else(core: Core) -> None:
+def test_a_cnp_precedes_all_other_frames(core: Core) -> None:
     a, b = connect(core, rate_bps=GBIT, congestion_control=True)
     b.receive(4)
     assert a.send(b"1234")

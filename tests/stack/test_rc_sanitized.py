@@ -51,7 +51,7 @@ def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
     assert " passed" in done.stdout
 
 
-def test_they_would_notice(folder: Path, tmp_path: Path) -> None:
+def test_the_sanitizers_detect_a_planted_error(folder: Path, tmp_path: Path) -> None:
     """A receive that says to be one byte longer than its buffer is."""
     test = tmp_path / "test_astray.py"
     test.write_text(

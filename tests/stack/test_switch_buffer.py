@@ -202,7 +202,7 @@ def test_a_static_xoff_stops_at_its_length_and_goes_on_at_xon() -> None:
         assert made.pause(1, LOSSLESS) == (1 << LOSSLESS, 0)
 
 
-def test_what_leaves_elsewhere_lets_a_stopped_group_go() -> None:
+def test_frames_that_leave_other_ports_resume_a_paused_group() -> None:
     with rig(shared=100_000, classes={LOSSLESS: Class(True, 0, 9000, alpha=1.0, hysteresis=2000)}) as made:
         while made.pause(1, LOSSLESS) is None:
             assert made.admit(1, 0, LOSSLESS, 1000)
@@ -216,7 +216,7 @@ def test_what_leaves_elsewhere_lets_a_stopped_group_go() -> None:
         assert made.pause(2, LOSSLESS) == (1 << LOSSLESS, 0)
 
 
-def test_a_lossy_queue_loses_its_tail_and_leaves_room_to_others() -> None:
+def test_a_lossy_queue_drops_its_tail_and_leaves_memory_to_others() -> None:
     with rig(shared=100_000, classes={LOSSY: Class(alpha=1.0)}) as made:
         while made.admit(1, 0, LOSSY, 1000):
             pass
@@ -226,7 +226,7 @@ def test_a_lossy_queue_loses_its_tail_and_leaves_room_to_others() -> None:
         assert made.pause(1, LOSSY) is None
 
 
-def test_memory_that_runs_short_stops_senders_before_it_is_gone() -> None:
+def test_scarce_memory_pauses_senders_before_it_is_exhausted() -> None:
     """Short frames occupy whole chunks: the free chunks limit the pool."""
     owed = 100
     with rig(memory=300, owed=owed, classes={LOSSLESS: Class(True, 0, 64 * owed, alpha=1.0)}) as made:

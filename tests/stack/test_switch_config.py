@@ -39,5 +39,5 @@ def refused(folder: Path, content: str) -> str:
         ("", "2: the file has no `switch` or no `frame` line"),
     ],
 )
-def test_a_file_that_makes_no_sense(tmp_path: Path, content: str, message: str) -> None:
+def test_inconsistent_thresholds_are_refused(tmp_path: Path, content: str, message: str) -> None:
     assert refused(tmp_path, HEAD + content) == message

@@ -67,7 +67,7 @@ def test_a_bridge_learns_floods_and_keeps_what_is_fixed() -> None:
         assert counters.dropped == {"drop_same_port": 1}
 
 
-def test_more_senders_than_room_are_flooded_and_not_mistaken() -> None:
+def test_senders_beyond_the_table_size_are_flooded() -> None:
     with rig(ports=3) as made:
         macs = [struct.pack("!BBI", 2, 1, number) for number in range(10_000)]
         for mac in macs:
@@ -142,7 +142,7 @@ def test_a_routers_checksum_is_right_for_every_header(ttl: int) -> None:
             assert checksum(left[14:34]) == 0
 
 
-def test_equal_ways_share_flows_and_keep_each_on_its_own() -> None:
+def test_equal_cost_paths_share_flows_and_keep_each_on_one_path() -> None:
     with rig(ports=5) as made:
         made.routes([(0, 0, [1, 2, 3, 4])])
         ways = [made.receive(1, packet(source_port=number))[0] for number in range(400)]
@@ -173,7 +173,7 @@ def test_weighted_priorities_share_by_their_weights(size: int) -> None:
         assert shares[priority] * size == pytest.approx(weight * 1000 * size, abs=2 * weight * MTU_FRAME)
 
 
-def test_a_paused_priority_waits_and_saves_no_share() -> None:
+def test_a_paused_priority_waits_and_accumulates_no_share() -> None:
     with rig(shared=1 << 24, classes=LOSSY, weights=(1,) * 8, rate_bps=1_000_000_000, burst_ns=S) as made:
         for priority in (0, PRIORITY):
             for _ in range(400):
@@ -230,7 +230,7 @@ def test_marks_follow_the_length_of_the_queue(length: int, share: float) -> None
         assert made.counters().ports["priority"]["ecn_marks"][0][PRIORITY] >= marked
 
 
-def test_what_cannot_deal_with_marks_is_not_marked() -> None:
+def test_frames_that_are_not_ecn_capable_are_not_marked() -> None:
     with rig(shared=1 << 26, classes={PRIORITY: Class(alpha=9.0)}, marking=(PRIORITY, 0, 1, 1.0)) as made:
         assert made.admit(1, 0, PRIORITY, 1000)
         for ecn, after in ((0, 0), (1, 3), (2, 3), (3, 3)):

@@ -118,7 +118,7 @@ def silent(comm: Any) -> float:
     return ones(comm)
 
 
-def test_a_rank_that_computes_for_long_is_waited_for(lab: Lab) -> None:
+def test_a_rank_that_computes_for_long_is_awaited(lab: Lab) -> None:
     assert run(lab, silent) == [Outcome(value=4.0)] * 4
 
 

@@ -65,7 +65,7 @@ def test_a_storm_is_detected_within_its_time_and_names_culprit_and_victims() -> 
 @pytest.mark.parametrize(
     "why", ["nothing waits", "some are sent", "short pauses", "another priority", "too short", "lossy"]
 )
-def test_what_is_no_storm(why: str) -> None:
+def test_other_pauses_are_no_storm(why: str) -> None:
     with watched() as made:
         if why not in ("nothing waits", "lossy"):
             for _ in range(12):
@@ -100,7 +100,7 @@ def test_a_gap_of_less_than_a_hundredth_does_not_save_it() -> None:
         assert kinds(made) == [("storm", POLL + DETECT)]
 
 
-def test_a_watchdog_that_was_held_up_itself_does_not_take_that_for_a_storm() -> None:
+def test_a_delayed_watchdog_does_not_report_a_storm() -> None:
     with watched() as made:
         made.watch(POLL)
         made.admit(1, 0, PRIORITY, 1000, now=POLL)
@@ -110,7 +110,7 @@ def test_a_watchdog_that_was_held_up_itself_does_not_take_that_for_a_storm() -> 
         assert made.events() == ()
 
 
-def test_drop_loses_what_waits_and_what_comes_for_that_queue_alone() -> None:
+def test_drop_discards_frames_of_that_queue_alone() -> None:
     with watched("drop") as made:
         for ingress, priority in ((1, PRIORITY), (2, PRIORITY), (3, LOSSY)):
             made.admit(ingress, 0, priority, MTU_FRAME, now=POLL)
@@ -143,7 +143,7 @@ def test_drop_releases_the_senders_that_the_storm_has_paused() -> None:
 
 
 @pytest.mark.parametrize(("action", "sends"), [("forward", True), ("alert", False)])
-def test_forward_sends_and_alert_only_tells(action: str, sends: bool) -> None:
+def test_forward_sends_and_alert_only_reports(action: str, sends: bool) -> None:
     with watched(action) as made:
         for _ in range(3):
             made.admit(1, 0, PRIORITY, 1000, now=POLL)

@@ -106,7 +106,9 @@ def test_a_receiver_that_does_not_read_loses_frames_and_recovers(
     assert far.await_frames(1) == [roce(*ends, 77, 500)]
 
 
-def test_what_is_not_roce_goes_where_it_went(ends: tuple[End, End], pair: tuple[Socket, Socket]) -> None:
+def test_frames_other_than_roce_are_passed_as_before(
+    ends: tuple[End, End], pair: tuple[Socket, Socket]
+) -> None:
     with namespace.inside(ends[1].namespace):
         listener = sockets.create_server((ends[1].address, 9000))
     with namespace.inside(ends[0].namespace):
@@ -118,7 +120,7 @@ def test_what_is_not_roce_goes_where_it_went(ends: tuple[End, End], pair: tuple[
     assert pair[1].take() == []
 
 
-def test_a_frame_goes_on_out_of_another_socket_as_it_is(ends: tuple[End, End]) -> None:
+def test_a_frame_is_forwarded_by_another_socket_unchanged(ends: tuple[End, End]) -> None:
     ffi, lib = core()
     near_end, far_end = ends
     with memory() as common, memory(chunks=64) as other, cable() as (middle, last):

@@ -77,7 +77,7 @@ def test_the_counters_are_those_of_the_header() -> None:
     assert tuple(re.findall(r"COUNTER\((\w+),", (FOLDER / "cable/pfc.h").read_text())) == COUNTERS
 
 
-def test_an_open_way_is_the_programs_alone(row: Line) -> None:
+def test_a_path_without_a_pause_belongs_to_the_program(row: Line) -> None:
     with row_at_work(row) as (_, near, far):
         before = reasons(row)
         near.send(*(through(row, number) for number in range(100)))
@@ -86,7 +86,7 @@ def test_an_open_way_is_the_programs_alone(row: Line) -> None:
         assert moved(row, before, "buffered") == 0
 
 
-def test_a_paused_way_is_held_in_order_and_others_pass(row: Line) -> None:
+def test_frames_of_a_paused_path_are_held_in_order_and_others_pass(row: Line) -> None:
     with row_at_work(row) as (stack, near, far):
         before, pauses = reasons(row), read_pauses(row.fabric, "m")
         far.send(XOFF)
@@ -126,7 +126,7 @@ def test_the_endpoint_goes_by_the_map_of_dscps_too(row: Line) -> None:
         assert (moved(row, before, "buffered"), moved(row, before, "forwarded")) == (20, 10)
 
 
-def test_a_pause_runs_out_by_itself(row: Line) -> None:
+def test_a_pause_expires(row: Line) -> None:
     with row_at_work(row) as (_, near, far):
         before = reasons(row)
         began = time.monotonic()

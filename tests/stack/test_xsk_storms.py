@@ -27,7 +27,7 @@ def row() -> Iterator[Line]:
 
 
 @pytest.mark.parametrize("action", ["drop", "forward", "alert"])
-def test_a_storm_is_seen_acted_upon_and_restored(row: Line, action: str) -> None:
+def test_a_storm_is_detected_acted_on_and_restored(row: Line, action: str) -> None:
     with row_at_work(row, watchdog=(100, 100, action)) as (stack, near, far):
         before = reasons(row)
         far.send(XOFF)

@@ -28,6 +28,6 @@ def test_the_cost_of_a_live_top_beside_an_incast_and_alone() -> None:
     assert max(shares) < 1 and sum(shares) > 0  # one alone may be below the clock's tick of 10 ms
 
 
-def test_a_size_that_is_none_is_refused() -> None:
+def test_an_invalid_size_is_refused() -> None:
     done = CliRunner().invoke(app, ["--sizes", "large"])
     assert done.exit_code != 0 and "columns x lines" in str(done.exception)

@@ -34,13 +34,13 @@ def test_a_turn_is_long_enough_for_every_size() -> None:
     assert writes_of(64) == MOST
 
 
-def test_perftest_tells_its_average_in_units_of_two_to_the_twenty() -> None:
+def test_perftest_reports_its_average_in_mib_per_second() -> None:
     assert told(PRINTED.format(average="32.00"), 65536) == 32 << 20
     with pytest.raises(TransportError, match=r"(?s)told no bandwidth for 4096 bytes; it said:.*#bytes"):
         told(PRINTED.format(average="32.00"), 4096)
 
 
-def test_a_turn_of_perftest_that_cannot_be_is_taken_again() -> None:
+def test_an_impossible_turn_of_perftest_is_repeated() -> None:
     """It wrote 32 MiB, and has lived for 2 s: less than 16 MiB/s cannot be."""
     turns = [(PRINTED.format(average=average), 2.0) for average in ("0.00", "15.90", "32.00", "40.00")]
     assert first_possible(iter(turns), 65536) == 32 << 20

@@ -61,7 +61,7 @@ def test_addresses_and_macs_are_unique(shape: str, make_fabric: MakeFabric) -> N
             )
 
 
-def test_an_address_tells_the_level(shape: str, make_fabric: MakeFabric) -> None:
+def test_an_address_identifies_the_level(shape: str, make_fabric: MakeFabric) -> None:
     fabric = make_fabric(shape)
     for node in fabric.nodes.values():
         for port in node.ports:

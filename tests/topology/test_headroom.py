@@ -156,7 +156,7 @@ def test_the_labs_peers_answer_as_programs_do() -> None:
     assert part(link_of(text.replace("{}", "{response: 100us}")), "response") == 12_500
 
 
-def test_the_least_that_is_enough_is_taken_and_no_byte_less() -> None:
+def test_the_smallest_sufficient_headroom_is_accepted_and_one_byte_less_refused() -> None:
     link = Link(100 * GBPS, 1500, 3)
     text = (
         HEAD + HOSTS + "link: {rate: 100Gbit/s, mtu: 1500}\npfc: {xoff: 20KiB, headroom: %dB, buffer: %dB}\n"

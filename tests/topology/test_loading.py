@@ -340,7 +340,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_wrong_file_is_answered_in_full(what: str) -> None:
+def test_every_error_of_a_file_is_reported(what: str) -> None:
     text, line, key, found, allowed, nearest = BAD[what]
     with pytest.raises(TopologyError) as refusal:
         parse(text, "my.yaml")
@@ -354,7 +354,7 @@ def test_a_wrong_file_is_answered_in_full(what: str) -> None:
     assert refusal.value.exit_code == 2
 
 
-def test_all_that_is_wrong_is_told_at_once_in_order_of_lines() -> None:
+def test_all_errors_are_reported_at_once_in_order_of_lines() -> None:
     text = "version: 1\nname: DEMO\nfabric:\n  kind: bcube\n  n: 0\n  levels: 2\nlink:\n  mtv: 9000\n"
     with pytest.raises(TopologyError) as refusal:
         parse(text, "my.yaml")
@@ -371,7 +371,7 @@ def test_a_thousand_mistakes_are_not_all_listed() -> None:
 
 @pytest.mark.timeout(40)  # a description of every key, and a search for each, would take hours
 @pytest.mark.parametrize("where", ["", "  "], ids=["keys of the file", "keys of a section"])
-def test_eighty_thousand_unknown_keys_are_answered(where: str) -> None:
+def test_eighty_thousand_unknown_keys_are_refused(where: str) -> None:
     lines = "".join(f"{where}key{i}: 1\n" for i in range(80_000))
     with pytest.raises(TopologyError) as refusal:
         parse(HEAD + ("link:\n" if where else "") + lines, "my.yaml")
@@ -380,19 +380,19 @@ def test_eighty_thousand_unknown_keys_are_answered(where: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["link:\n  mtu", "version", "unknown"])
-def test_a_number_of_five_thousand_digits_is_answered(key: str) -> None:
+def test_a_number_of_five_thousand_digits_is_refused(key: str) -> None:
     with pytest.raises(TopologyError, match=r"found: a number of 5000 digits\n  allowed: at most 18 digits"):
         parse(TWO.replace("version: 1\n", "") + f"{key}: {'1' * 5000}\n", "my.yaml")
 
 
-def test_deep_nesting_is_answered() -> None:
+def test_deep_nesting_is_refused() -> None:
     with pytest.raises(TopologyError, match=r"my.yaml:4: .*\n *found: values nested more than 32 deep"):
         parse(HEAD + "lab: " + "[" * 5000 + "]" * 5000 + "\n", "my.yaml")
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_whatever_is_damaged_the_answer_is_a_topology_or_its_error(data: st.DataObject) -> None:
+def test_a_damaged_file_yields_a_topology_or_a_topology_error(data: st.DataObject) -> None:
     text = data.draw(
         st.sampled_from([FULL, templates.write(Torus, {"dims": "3,3"}, "demo", "unlimited", 9000)])
     )
@@ -417,7 +417,7 @@ def test_a_short_file_has_its_defaults() -> None:
     assert topology.lab.switch == "bridge"
 
 
-def test_a_full_file_is_understood() -> None:
+def test_a_full_file_is_loaded() -> None:
     topology = parse(FULL, "my.yaml")
     assert topology.link.rate_bps == 2_500_000_000
     assert topology.link.delay_us == 1500

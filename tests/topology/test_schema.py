@@ -21,7 +21,7 @@ def test_every_section_forbids_unknown_keys() -> None:
         assert section["additionalProperties"] is False, name
 
 
-def test_the_kinds_are_told_apart_by_kind() -> None:
+def test_the_key_kind_selects_the_schema() -> None:
     fabric = explain.json_schema()["properties"]["fabric"]
     assert fabric["discriminator"]["propertyName"] == "kind"
     assert set(fabric["discriminator"]["mapping"]) == {kind.kind_name() for kind in KINDS}

@@ -30,12 +30,12 @@ TEXTS = {
 }
 
 
-def test_every_kind_has_a_starter_here() -> None:
+def test_every_kind_has_a_template() -> None:
     assert {text.split()[0] for text in TEXTS} == {kind.kind_name() for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_starter_is_accepted(kind: str) -> None:
+def test_a_template_is_accepted(kind: str) -> None:
     topology = parse(TEXTS[kind], "t.yaml")
     assert topology.fabric.kind == kind.split()[0]
     assert topology.nodes == "lab"

@@ -178,14 +178,14 @@ def test_a_connection_between_other_ports_is_refused() -> None:
         join(waiting)
 
 
-def test_an_address_of_no_peer_is_dropped_without_a_word() -> None:
+def test_an_address_of_no_peer_is_dropped_without_a_reply() -> None:
     with listening() as waiting:
         with dial(STRANGER) as sock:
             assert read(sock, 1) == b""
         join(waiting)
 
 
-def test_one_byte_does_not_keep_the_listener_awake() -> None:
+def test_one_byte_does_not_make_the_listener_spin() -> None:
     """It is read once, and looked at again only when more comes."""
 
     def wait() -> int:
@@ -235,7 +235,7 @@ def test_a_half_open_connection_has_a_deadline(monkeypatch: pytest.MonkeyPatch) 
         join(waiting)
 
 
-def test_a_caller_of_another_version_is_named_when_its_rank_is_missing() -> None:
+def test_a_caller_of_another_version_is_reported_when_its_rank_is_missing() -> None:
     with listening(1.0) as waiting:
         with dial() as sock:
             sock.sendall(HELLO.pack(MAGIC, PROTOCOL_VERSION + 1, b"n" * 16))
@@ -270,7 +270,7 @@ def test_another_job_is_named_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize("spare", range(8))
-def test_a_lack_of_descriptors_is_an_error_that_says_so(spare: int) -> None:
+def test_a_lack_of_descriptors_is_reported(spare: int) -> None:
     """A rank that listens, with `spare` descriptors left, while as many callers come as it will take."""
     processes = multiprocessing.get_context("fork")
     results, theirs = processes.Pipe(duplex=False)

@@ -54,7 +54,7 @@ def test_settings_and_registry_import_no_transport() -> None:
     assert done.stdout.strip() == "['hipsnet.transport']"
 
 
-def test_without_pyverbs_verbs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyverbs_the_verbs_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("hipsnet.transport.verbs")]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.startswith("pyverbs.")]:

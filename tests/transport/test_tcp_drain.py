@@ -11,7 +11,7 @@ import pytest
 from tests.transport.meeting import meeting
 
 
-def test_a_peer_that_hung_up_or_talks_does_not_keep_drain_awake() -> None:
+def test_a_peer_that_closed_or_sends_does_not_make_drain_spin() -> None:
     """Of three peers one has hung up, one has sent what nobody reads, and one takes nothing."""
     with meeting([(0, 1), (0, 2), (0, 3)]) as ends:
         here, *others = (end.transport for end in ends)
@@ -29,7 +29,7 @@ def test_a_peer_that_hung_up_or_talks_does_not_keep_drain_awake() -> None:
         assert after.ru_utime - before.ru_utime < 0.2
 
 
-def test_drain_hands_over_everything() -> None:
+def test_drain_sends_everything() -> None:
     with meeting([(0, 1)]) as (near, far):
         near.transport.post_message(0, b"the last words")
         near.transport.drain(5.0)
@@ -38,7 +38,7 @@ def test_drain_hands_over_everything() -> None:
 
 
 @pytest.mark.timeout(30)
-def test_drain_does_not_wait_for_a_peer_that_is_gone() -> None:
+def test_drain_does_not_wait_for_a_disconnected_peer() -> None:
     """The kernel goes on counting as unacknowledged what was under way to a socket that a reset has ended."""
     with meeting([(0, 1)]) as (near, far):
         much = near.transport.register(np.zeros(1 << 20, np.uint8))

@@ -22,7 +22,7 @@ SIZE = 32 << 10  # more than is read ahead, and less than the kernel keeps for o
     [(True, b"Connection reset by peer"), (False, b"it closed the connection")],
     ids=["reset", "broken pipe"],
 )
-def test_last_words_come_before_the_end(leaves_unread: bool, why: bytes) -> None:
+def test_messages_sent_before_a_close_are_delivered_first(leaves_unread: bool, why: bytes) -> None:
     """A peer closes behind a write and its last words; what we then send makes its kernel reset the connection."""
     with meeting([(0, 1)]) as (near, far):
         here = near.transport.register(np.zeros(SIZE, np.uint8))
@@ -45,7 +45,7 @@ def test_last_words_come_before_the_end(leaves_unread: bool, why: bytes) -> None
         assert completions[2].payload == why
 
 
-def test_last_words_do_not_wait_behind_writes_that_are_abandoned() -> None:
+def test_last_messages_do_not_wait_for_abandoned_writes() -> None:
     """What has begun to leave ends; of the others the peer hears nothing."""
     with meeting([(0, 1)]) as (near, far):
         size, count = 1 << 20, 64
@@ -69,7 +69,7 @@ def test_last_words_do_not_wait_behind_writes_that_are_abandoned() -> None:
         assert last.payload == LAST_WORDS
 
 
-def test_who_failed_is_named_also_by_one_whose_send_finds_the_end() -> None:
+def test_a_rank_whose_send_fails_names_the_failed_rank() -> None:
     """Rank 2 ends; rank 1 says so and closes, with words of rank 0 unread; rank 0 hears of it by its next send."""
     with meeting([(0, 1), (1, 2)]) as (first, middle, last):
         waiting, failing = executor(first, 0), executor(middle, 1)

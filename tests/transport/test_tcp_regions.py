@@ -54,7 +54,7 @@ def test_a_write_that_begins_after_deregister_is_refused() -> None:
         assert not memory.any()
 
 
-def test_keys_fit_their_field_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_always_fit_their_field(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp, "MOST_KEYS", 3)
     with meeting([(0, 1)]) as (near, _):
         kept = near.transport.register(np.zeros(1, np.uint8))

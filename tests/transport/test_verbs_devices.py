@@ -66,7 +66,9 @@ def test_the_roce_v2_gid_of_the_address_and_netdev(tmp_path: Path, own_address: 
     assert endpoint_of(address, tmp_path) == Endpoint("mlx5_1", 2, 5, gid_of(address), netdev)
 
 
-def test_what_is_there_is_told_when_the_gid_is_not(tmp_path: Path, own_address: tuple[str, str]) -> None:
+def test_a_missing_gid_is_reported_with_the_gids_that_exist(
+    tmp_path: Path, own_address: tuple[str, str]
+) -> None:
     address, netdev = own_address
     plug(tmp_path, "rxe7", [(mapped("10.9.9.9"), "RoCE v2", "other0")])
     with pytest.raises(TransportError) as caught:
@@ -82,7 +84,7 @@ def test_no_device_at_all(tmp_path: Path, own_address: tuple[str, str]) -> None:
         endpoint_of(own_address[0], tmp_path / "missing")
 
 
-def test_an_address_that_is_not_here(tmp_path: Path) -> None:
+def test_an_address_of_another_host_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=r"no address 192\.0\.2\.1; is the fabric provisioned"):
         endpoint_of("192.0.2.1", tmp_path)
 

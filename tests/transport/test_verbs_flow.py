@@ -94,7 +94,7 @@ def test_everything_arrives_in_order_and_a_receive_is_always_there(seed: int) ->
         assert end.sent == [w.immediate for w in work if isinstance(w, Write)]
 
 
-def test_a_peer_that_takes_nothing_stops_the_sender_at_the_window() -> None:
+def test_a_peer_that_receives_nothing_stops_the_sender_at_the_window() -> None:
     outgoing = Outgoing()
     outgoing.waiting.extend(write(i) for i in range(3 * WINDOW))
     assert len(outgoing.take()) == WINDOW
@@ -103,7 +103,7 @@ def test_a_peer_that_takes_nothing_stops_the_sender_at_the_window() -> None:
     assert [posting.number for posting in outgoing.take()] == list(range(WINDOW, WINDOW + 5))
 
 
-def test_writes_that_are_abandoned_make_room_for_words() -> None:
+def test_abandoned_writes_free_the_window_for_messages() -> None:
     outgoing = Outgoing()
     outgoing.waiting.extend([*(write(i) for i in range(WINDOW + 5)), Message(1, b"last words")])
     posted = outgoing.take()

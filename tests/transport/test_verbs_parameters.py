@@ -53,7 +53,7 @@ def test_parameters_of_a_stranger_are_refused() -> None:
         Parameters.unpack(GOOD.pack(stranger), SEAL, PEER)
 
 
-def test_swap_names_the_peer_that_says_nothing() -> None:
+def test_swap_names_the_peer_that_sends_nothing() -> None:
     here, there = socket.socketpair()
     with here, there, pytest.raises(TransportError, match=r"rank 3 .* did not set up its queue pair: timed"):
         swap([here], [PEER], [b"x"], 1, monotonic() + 0.05)
@@ -63,7 +63,7 @@ def test_swap_names_the_peer_that_says_nothing() -> None:
         swap([here], [PEER], [b"x"], 1, monotonic() + 5)
 
 
-def test_swap_reads_what_comes_in_pieces() -> None:
+def test_swap_reads_parameters_in_several_segments() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.send(b"ab")
@@ -79,7 +79,7 @@ def test_farewells() -> None:
     assert arrived_before(BYE.pack(b"????", 77)) == 0
 
 
-def test_every_status_is_explained_in_the_words_of_the_verbs() -> None:
+def test_every_status_is_explained_with_the_text_of_libibverbs() -> None:
     retries = explain(12, 0x81, "rxe0 port 1 (eth5)", "DOWN")
     assert retries.startswith("transport retry counter exceeded (verbs status 12, vendor error 0x81)")
     assert "rxe0 port 1 (eth5) is DOWN here" in retries

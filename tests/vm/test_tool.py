@@ -97,13 +97,13 @@ def run(order: Order) -> tuple[int | None, dict[str, bytes]]:
     return machine.exit_code, outputs
 
 
-def test_a_panic_is_told_with_the_console_s_last_words(kernel: Path) -> None:
+def test_a_panic_is_reported_with_the_last_lines_of_the_console(kernel: Path) -> None:
     with pytest.raises(MachineError, match=r"ended before it had booted(.|\n)*Kernel panic") as raised:
         run(Order(["true"], kernel=kernel, memory="80M", timeout_s=120))
     assert not isinstance(raised.value, MachineTimeoutError)
 
 
-def test_a_file_that_is_no_kernel_is_told_by_qemu(kernel: Path) -> None:
+def test_a_file_that_is_no_kernel_is_reported_with_the_error_of_qemu(kernel: Path) -> None:
     kernel.write_bytes(b"no kernel" * 1000)
     with pytest.raises(MachineError, match=r"ended before it had booted(.|\n)*kernel"):
         run(Order(["true"], kernel=kernel))
@@ -118,7 +118,7 @@ def test_a_boot_that_does_not_end_in_time_is_ended(kernel: Path) -> None:
     }
 
 
-def test_a_killed_tool_takes_its_machine_along(kernel: Path) -> None:
+def test_a_killed_tool_ends_its_machine(kernel: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tools.virtual_machine.machine import Machine, Order\n"
         "with Machine(Order(['true'], kernel=Path(sys.argv[1]))) as machine: list(machine.outputs())"
@@ -149,7 +149,7 @@ def test_refuses_a_command_that_cannot_be_passed_on(kernel: Path) -> None:
 HOSTILE = ["a b", "", "'", '"', "$HOME `id` $(id)", "*", "\\", "line\nline", "ä", ";false", "--cpus"]
 
 
-def test_a_command_s_output_and_exit_code_come_out(tmp_path: Path, kernel: Path) -> None:
+def test_a_commands_output_and_exit_code_are_passed_on(tmp_path: Path, kernel: Path) -> None:
     place = tmp_path / "written-here"
     place.mkdir()
     script = (

@@ -145,7 +145,7 @@ def is_tuned() -> bool:
     return "Combined:\t8" in run("ethtool", "-l", CARD).replace("\t\t", "\t")
 
 
-def test_a_host_is_tuned_once_mended_and_brought_back(used_card: str, hipsnet: Hipsnet) -> None:
+def test_a_host_is_tuned_once_repaired_and_restored(used_card: str, hipsnet: Hipsnet) -> None:
     before, count = condition(), times_set()
     planned = hipsnet("provision", "--dry-run", "--json")
     assert changes(planned) == CHANGES
@@ -196,7 +196,7 @@ def killed(hipsnet: Hipsnet, command: str, setting: int) -> None:
     assert os.WIFSIGNALED(status), "it had come to an end before"
 
 
-def test_what_a_killed_run_began_the_next_one_ends(used_card: str, hipsnet: Hipsnet) -> None:
+def test_the_next_run_completes_a_killed_one(used_card: str, hipsnet: Hipsnet) -> None:
     before = condition()
     killed(hipsnet, "provision", 7)
     assert condition() != before
@@ -210,7 +210,7 @@ def test_what_a_killed_run_began_the_next_one_ends(used_card: str, hipsnet: Hips
     assert condition() == before
 
 
-def test_what_a_killed_run_began_a_destroy_takes_back(used_card: str, hipsnet: Hipsnet) -> None:
+def test_destroy_undoes_a_killed_run(used_card: str, hipsnet: Hipsnet) -> None:
     before = condition()
     killed(hipsnet, "provision", 9)
     assert condition() != before
@@ -218,7 +218,9 @@ def test_what_a_killed_run_began_a_destroy_takes_back(used_card: str, hipsnet: H
     assert condition() == before
 
 
-def test_what_a_card_lacks_is_said_and_the_rest_is_done(make_card: Card, hipsnet: Hipsnet) -> None:
+def test_a_setting_that_a_card_lacks_is_reported_and_the_rest_is_applied(
+    make_card: Card, hipsnet: Hipsnet
+) -> None:
     make_card(APP | ETHTOOL)
     count = times_set()
     planned = hipsnet("provision", "--dry-run")
@@ -256,7 +258,7 @@ def test_what_a_card_lacks_is_said_and_the_rest_is_done(make_card: Card, hipsnet
         ),
     ],
 )
-def test_what_is_required_and_lacks_is_an_error_before_anything_changes(
+def test_a_missing_required_setting_is_an_error_before_anything_changes(
     make_card: Card, hipsnet: Hipsnet, features: int, section: str, words: str
 ) -> None:
     make_card(features)
@@ -278,7 +280,7 @@ def test_pause_of_the_link_and_of_priorities_at_once_is_an_error(make_card: Card
     assert times_set() == count
 
 
-def test_rdma_cm_connects_as_the_file_says_and_gets_back_what_it_had(card: str, hipsnet: Hipsnet) -> None:
+def test_rdma_cm_uses_the_settings_of_the_file_and_is_restored(card: str, hipsnet: Hipsnet) -> None:
     run("modprobe", "rdma_cm")
     config = Path("/sys/kernel/config")
     if not (config / "rdma_cm").is_dir():

@@ -83,7 +83,7 @@ def report(done: Done) -> dict[str, Any]:
     return found
 
 
-def test_a_device_on_every_port_comes_carries_and_goes(lab: Lab) -> None:
+def test_a_device_on_every_port_is_added_carries_traffic_and_is_removed(lab: Lab) -> None:
     before = condition()
     planned = hipsnet("provision", lab.file, "--node", "s0", "--dry-run", "--exit-code")
     assert planned.returncode == 3
@@ -114,7 +114,7 @@ def carry(server: str, client: str, interface: str) -> None:
     assert int(counter.read_text()) - begun >= 100 * 65536
 
 
-def test_a_device_that_went_is_drift_and_comes_again(lab: Lab) -> None:
+def test_a_removed_device_is_drift_and_added_again(lab: Lab) -> None:
     run("modprobe", "rdma_cm")
     config = Path("/sys/kernel/config")
     if not (config / "rdma_cm").is_dir():  # unless another test has mounted it
@@ -151,7 +151,7 @@ def test_a_lab_s_namespaces_are_out_of_its_reach(lab: Lab) -> None:
     assert (links(), run("ip", "netns").strip()) == (before, "")
 
 
-def test_doctor_knows_devices_and_ports(lab: Lab) -> None:
+def test_doctor_checks_devices_and_ports(lab: Lab) -> None:
     provision(lab, "s0")
     (found,) = [device for device in rdma_devices.devices() if device.name == "hips_rxe_s0_p0"]
     printed = run("ibv_devinfo", "-v", "-d", found.name)

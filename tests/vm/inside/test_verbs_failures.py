@@ -82,7 +82,7 @@ def test_a_port_that_goes_down_is_named(place: tuple[Arena, Fabric]) -> None:
     assert rig.resources() == before
 
 
-def test_an_address_that_goes_is_named(place: tuple[Arena, Fabric]) -> None:
+def test_an_address_that_is_removed_is_named(place: tuple[Arena, Fabric]) -> None:
     arena, fabric = place
     port = fabric.servers[0].ports[0]
     with arena.start(keep_reducing) as ranks:

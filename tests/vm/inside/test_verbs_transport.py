@@ -120,7 +120,7 @@ def test_a_registration_lives_as_long_as_its_array(fabric: Fabric) -> None:
         assert rig.resources()[device]["mr"] == before
 
 
-def test_a_peer_that_takes_nothing_is_waited_for_without_rnr(fabric: Fabric) -> None:
+def test_a_peer_that_receives_nothing_is_awaited_without_rnr(fabric: Fabric) -> None:
     """Far more writes than the peer has receives, while it sleeps; then all arrive, in order."""
     ports = [fabric.servers[rank].ports[0] for rank in (0, 1)]
     rnr = [rig.receiver_not_ready(port) for port in ports]
@@ -181,7 +181,7 @@ def test_what_was_written_before_an_orderly_close_counts_as_sent(fabric: Fabric)
 
 
 @pytest.mark.parametrize("posted", [0, 1, WINDOW], ids=["idle", "writing", "no credit left"])
-def test_a_dead_path_is_noticed_whatever_is_under_way(fabric: Fabric, posted: int) -> None:
+def test_a_dead_path_is_detected_whatever_is_in_flight(fabric: Fabric, posted: int) -> None:
     """The peer's port goes down; the near port stays active, and rxe repeats without end (a retry count of 7)."""
     far = fabric.servers[1].ports[0]
     with Pair(fabric, ack_timeout=10) as pair:
@@ -205,7 +205,7 @@ def test_a_dead_path_is_noticed_whatever_is_under_way(fabric: Fabric, posted: in
     assert b"is ACTIVE here" in found[-1].payload
 
 
-def test_idle_is_asleep(fabric: Fabric) -> None:
+def test_an_idle_endpoint_sleeps(fabric: Fabric) -> None:
     """Waiting costs no processor time: a second of it wakes up for its own look-around at most."""
     with Pair(fabric) as pair:
         end = pair.ends[0]
@@ -218,7 +218,7 @@ def test_idle_is_asleep(fabric: Fabric) -> None:
         assert time.thread_time() - spent < 0.5
 
 
-def test_a_device_that_goes_is_told_to_both_ends(fabric: Fabric) -> None:
+def test_a_removed_device_is_reported_at_both_ends(fabric: Fabric) -> None:
     """By its name: rxe waits with a removal until nobody uses the device, and a card does not."""
     before, device = rig.resources(), rig.device(fabric.servers[1].ports[0])
     try:
@@ -234,7 +234,7 @@ def test_a_device_that_goes_is_told_to_both_ends(fabric: Fabric) -> None:
     assert rig.resources() == before
 
 
-def test_a_device_that_is_missing_is_told_before_anything_else(fabric: Fabric) -> None:
+def test_a_missing_device_is_reported_before_anything_else(fabric: Fabric) -> None:
     port = fabric.servers[1].ports[0]
     subprocess.run(["rdma", "link", "del", rig.device(port)], check=True)
     try:
