@@ -79,7 +79,10 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Node = Annotated[
     str | None,
     typer.Option(
-        "--node", metavar="SERVER", help="the server that this host is (hosts)", autocompletion=_servers
+        "--node",
+        metavar="SERVER",
+        help="the server that runs on this host (`nodes` in FILE name hosts)",
+        autocompletion=_servers,
     ),
 ]
 

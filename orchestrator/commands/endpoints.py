@@ -30,15 +30,15 @@ def endpoints(
         bool,
         typer.Option(
             "--everybody",
-            help="let every user of this machine take the sockets, not only root. Whoever has them can send any "
-            "frame on these ports, receive this server's RoCE traffic, and pause its cables",
+            help="let every user of this machine take the sockets, not only root. A process that holds them can "
+            "send any frame on these ports, receive this server's RoCE traffic, and pause its cables",
         ),
     ] = False,
 ) -> None:
-    """Open a server's AF_XDP sockets and hand them to its workers, which then need no root. Runs until ended.
+    """Open a server's AF_XDP sockets and hand them to workers that run without root; runs until interrupted.
 
-    One worker at a time has the sockets, until it closes the connection or ends. What they permit a worker to
-    do: hipsnet/stack/README.md.
+    One worker at a time holds the sockets, until it closes the connection or ends. hipsnet/stack/README.md
+    describes what the sockets allow a worker to do.
     """
     topology, fabric = topology_file.load(file)
     found = fabric.nodes.get(node)

@@ -14,7 +14,7 @@ from orchestrator.commands.engine import Engine, engine_options
 app = typer.Typer()
 Command = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[-- COMMAND...]", help="program for every server; without it: measure"),
+    typer.Argument(metavar="[-- COMMAND...]", help="program to run on every server; without it: measure"),
 ]
 
 
@@ -49,15 +49,22 @@ def run(
         ),
     ] = None,
     begin: Annotated[
-        str | None, _measured("--begin", "-b", help="the first of many sizes", default="1KiB", metavar="SIZE")
+        str | None,
+        _measured("--begin", "-b", help="smallest size of a range", default="1KiB", metavar="SIZE"),
     ] = None,
     end: Annotated[
-        str | None, _measured("--end", "-e", help="the last of them", default="64MiB", metavar="SIZE")
+        str | None,
+        _measured("--end", "-e", help="largest size of the range", default="64MiB", metavar="SIZE"),
     ] = None,
     factor: Annotated[
         int | None,
         _measured(
-            "--factor", "-f", help="from one of them to the next", default="4", metavar="NUMBER", min=2
+            "--factor",
+            "-f",
+            help="ratio of each size to the one before",
+            default="4",
+            metavar="NUMBER",
+            min=2,
         ),
     ] = None,
     model: Annotated[
@@ -69,14 +76,19 @@ def run(
     ] = None,
     iters: Annotated[
         int | None,
-        _measured("--iters", "-n", help="iterations that count", default="10", metavar="NUMBER", min=1),
+        _measured("--iters", "-n", help="measured iterations", default="10", metavar="NUMBER", min=1),
     ] = None,
     warmup: Annotated[
         int | None,
-        _measured("--warmup", "-w", help="iterations before them", default="2", metavar="NUMBER", min=0),
+        _measured(
+            "--warmup", "-w", help="unmeasured iterations before them", default="2", metavar="NUMBER", min=0
+        ),
     ] = None,
     check: Annotated[
-        bool, _measured("--check", "-c", help="compare the results with an independent sum", default="off")
+        bool,
+        _measured(
+            "--check", "-c", help="compare the results with an independently computed sum", default="off"
+        ),
     ] = False,
     json: Annotated[
         str | None, _measured(help="write the results as JSON", default="not at all", metavar="FILE|-")
@@ -90,18 +102,18 @@ def run(
     log_dir: Annotated[
         Path | None,
         _of_job(
-            help="write each server's output to DIR/<server>.log, too", default="not at all", metavar="DIR"
+            help="also write each server's output to DIR/<server>.log", default="not at all", metavar="DIR"
         ),
     ] = None,
     verbose: Annotated[
         bool, _of_job("--verbose", help="show every rank's traceback when the job fails", default="off")
     ] = False,
 ) -> None:
-    """Measure synchronization on all servers of the lab, or run a program of your own on each of them.
+    """Measure synchronization on all servers of the lab, or run your own program on each of them.
 
-    A program gets its place in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and the engine's options
-    in HIPSNET_* variables, which `hipsnet.init()` reads. The first failure ends the job; its exit code is the
-    command's.
+    The program finds its rank in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and the engine's
+    options in HIPSNET_* variables, which `hipsnet.init()` reads. The first failure ends the job, and `run` exits
+    with the exit code of that program.
     """
     from orchestrator.jobs import running  # numpy and netlink: imported only when needed
     from orchestrator.jobs.request import Request
@@ -119,11 +131,12 @@ def schedule(
     size: Annotated[str, typer.Option(help="size of the vector")] = "64MiB",
     dtype: Annotated[str, typer.Option(help="type of the elements")] = "float32",
     server: Annotated[
-        str | None, typer.Option(help="whose stages to print, like 01", show_default="the first; JSON: all")
+        str | None,
+        typer.Option(help="server to print the stages of, such as 01", show_default="the first; JSON: all"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON", show_default="off")] = False,
 ) -> None:
     """Print the stages of a synchronization as one server sees them, and every port's load."""
-    from orchestrator.jobs import schedule_view  # numpy: only for those who look at schedules
+    from orchestrator.jobs import schedule_view  # numpy: imported only when needed
 
     typer.echo(schedule_view.show(file, engine, size, dtype, server, as_json))

@@ -33,7 +33,7 @@ _WIDTH = 140
 @app.command()
 def provision(
     file: File,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the changes and make none")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the changes without making them")] = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="with --dry-run: exit code 3 if there are changes")
     ] = False,
@@ -51,7 +51,7 @@ def provision(
     if node is not None:
         done = _host(topology, fabric, file, node, dry_run)
     elif topology.nodes != "lab":
-        raise InputError(f"{file} names hosts: give --node NAME, the server that this machine is")
+        raise InputError(f"{file} names hosts: give --node NAME, the server that runs on this machine")
     elif dry_run:
         done = _Done(tuple(make_plan(topology, fabric).steps()))
     else:
@@ -86,7 +86,7 @@ def _host(topology: Topology, fabric: Fabric, file: Path, node: str, dry_run: bo
 def _lab(topology: Topology, fabric: Fabric, file: Path, quiet: bool) -> _Done:
     there = partial(nodes_there, fabric)
     with completable(there, str(file), fabric.name), _progress(quiet) as progress:
-        plan = provisioning.provision(topology, fabric, str(file.resolve()), _teller(progress))
+        plan = provisioning.provision(topology, fabric, str(file.resolve()), _reporter(progress))
     return _Done(tuple(plan.steps()))
 
 
@@ -96,8 +96,8 @@ def _progress(quiet: bool) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
-def _teller(progress: Progress) -> Callable[[Plan], provisioning.Tell]:
-    def begin(plan: Plan) -> provisioning.Tell:
+def _reporter(progress: Progress) -> Callable[[Plan], provisioning.Report]:
+    def begin(plan: Plan) -> provisioning.Report:
         task = progress.add_task("", total=plan.work)
         return lambda done: progress.update(task, advance=1, description=done)
 
@@ -142,8 +142,8 @@ def destroy(
 ) -> None:
     """Remove a fabric completely; on a host, restore the earlier settings.
 
-    Works from the kernel and the stored state: the file may have been edited or lost. Exit code 1 if the fabric
-    is not on this machine.
+    Uses the state of the kernel and the stored record, so the file may have been edited or deleted. Exit code 1
+    if the fabric is not on this machine.
     """
     if (what is None) != everything or (everything and node):
         raise InputError("give a topology file or the name of a fabric, or --all alone")
@@ -165,7 +165,7 @@ def destroy(
 def inspect(
     file: File,
     node: Node = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="exit with 3 if there is drift")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="exit code 3 if there is drift")] = False,
     as_json: Json = False,
 ) -> None:
     """Show every server, port, address, peer and state, and all differences between file and kernel."""
@@ -208,7 +208,7 @@ def ping(file: File, as_json: Json = False) -> None:
 def execute(
     file: File,
     server: Server,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="what to run there")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="command to run")],
 ) -> None:
     """Run a command on a server of the lab: hipsnet exec FILE s01 -- ip route."""
     _, fabric = topology_file.load(file)
@@ -233,7 +233,7 @@ def impair(
     loss: Annotated[str | None, typer.Option(help="share of frames, like 1%, 0.01%")] = None,
     reset: Annotated[bool, typer.Option("--reset", help="remove all faults")] = False,
 ) -> None:
-    """Set faults of a cable, in both directions; its other faults stay."""
+    """Set faults on a cable, in both directions; its other faults remain."""
     topology, fabric = topology_file.load(file)
     cable = impairment.find_link(fabric, link)
     if reset:

@@ -40,10 +40,10 @@ class _Listed:
 
 @app.command(name="list")
 def list_fabrics(as_json: Json = False) -> None:
-    """List the fabrics on this machine: shape, state, running jobs, and what is wrong.
+    """List the fabrics on this machine: shape, state, running jobs and problems.
 
-    States: complete; incomplete (nodes or the record are missing); foreign (a namespace that hipsnet did not make
-    has the name of a node); host (servers of a fabric of real machines).
+    States: complete; incomplete (nodes or the record are missing); foreign (a namespace with a node's name was not
+    made by hipsnet); host (this machine hosts servers of a fabric of real machines).
     """
     listed = [_listed(name) for name in fabrics.fabrics()]
     if as_json:
@@ -69,7 +69,7 @@ def _listed(name: str) -> _Listed:
                 shape = fabric.shape.title
                 servers, processes = len(fabric.servers), background.needed(topology, fabric)
         except InputError:
-            pass  # edited or removed since: what the kernel has is listed all the same
+            pass  # edited or removed since: list the kernel's state nevertheless
     return _Listed(found, shape, servers, hosts.remembered(name), running_jobs(name), processes)
 
 
@@ -80,13 +80,13 @@ def _table(listed: list[_Listed]) -> Table:
     for fabric in listed:
         found = fabric.found
         count = len(found.present)
-        wanted = count + len(found.missing) + len(found.foreign)
+        expected = count + len(found.missing) + len(found.foreign)
         nodes = (
             ", ".join(fabric.hosts)
-            if not wanted
+            if not expected
             else str(count)
-            if count == wanted
-            else f"{count} of {wanted}"
+            if count == expected
+            else f"{count} of {expected}"
         )
         state = Text(found.state, _STYLES[found.state])
         table.add_row(found.name, fabric.shape or "?", state, nodes, str(len(fabric.jobs)), found.file or "?")
@@ -101,7 +101,7 @@ def _remarks(fabric: _Listed) -> Iterator[str]:
         if not process.is_running:
             yield process.report
     if found.foreign:
-        yield f"{name}: not made by hipsnet, never touched: {', '.join(found.foreign)}"
+        yield f"{name}: not made by hipsnet, left unchanged: {', '.join(found.foreign)}"
     if found.file is None and found.present:
         yield f"{name}: its record is lost; `hipsnet provision FILE` writes it again"
     if found.missing:

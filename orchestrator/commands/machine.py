@@ -53,8 +53,8 @@ def _print(checks: tuple[Check, ...], able: bool) -> None:
     for check in checks:
         state = "[green]ok[/]" if check.ok else "[red]missing[/]" if check.needed else "[yellow]missing[/]"
         table.add_row(check.name, state, check.found)
-        if check.mend:
-            table.add_row("", "", f"-> {check.mend}")
+        if check.fix:
+            table.add_row("", "", f"-> {check.fix}")
     console = Console(highlight=False)
     console.print(table)
     console.print("This machine can run the lab." if able else "This machine cannot run the lab yet.")

@@ -47,7 +47,7 @@ def events(
     seconds: Annotated[float, typer.Option(help="seconds to watch for deadlocks, 0.1 to 60")] = 1.0,
     as_json: Json = False,
 ) -> None:
-    """Show the storms that the watchdog has detected, deadlocks, and background processes that do not run."""
+    """Show the storms that the watchdog detected, deadlocks, and background processes that are not running."""
     in_range("--seconds", seconds, 0.1, 60)
     from orchestrator.pfc import events_view  # numpy takes long to import
     from orchestrator.telemetry import watching
@@ -72,7 +72,7 @@ def tune(
         list[str] | None,
         typer.Option(help="XOFF to try; may be given several times [default: shares of the buffer]"),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="seconds of each incast, 0.2 to 60")] = 1.0,
+    seconds: Annotated[float, typer.Option(help="duration of each incast in seconds, 0.2 to 60")] = 1.0,
     size: Annotated[str, typer.Option(help="size of each HiPS synchronization")] = "1MiB",
     iters: Annotated[int, typer.Option(min=1, help="synchronizations per setting")] = 5,
     picture: Annotated[
@@ -83,8 +83,8 @@ def tune(
 ) -> None:
     """Try XOFF, XON and ECN thresholds on the lossless switches of a lab, and propose the best.
 
-    The best setting has the least pause time of those without loss, with full goodput of an incast and a fast
-    synchronization. The switches restart for each setting; at the end they have their own settings again.
+    The best setting has the least pause time among those that lose no frames, keep the full goodput of an incast,
+    and synchronize fast. The switches restart for each setting; afterwards their own settings are restored.
     """
     from orchestrator.pfc import tuning, tuning_trials, tuning_view  # numpy takes long to import
 
@@ -95,8 +95,8 @@ def tune(
     tuning_trials.require(topology, fabric)
     effort = tuning_trials.Effort(seconds, given("--size", size, parse_size), iters)
     settings = tuning.grid(topology, [given("--xoff", text, parse_size) for text in xoff or ()])
-    with tuning_view.progress(len(settings)) as tell:
-        trials = tuning_trials.tried(file, settings, effort, tell)
+    with tuning_view.progress(len(settings)) as report:
+        trials = tuning_trials.tried(file, settings, effort, report)
     document = yaml.safe_load(file.read_text())
     if picture is not None:
         tuning_view.draw(topology, trials, picture)

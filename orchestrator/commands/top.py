@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command `top`: the ports of a fabric, live or once for scripts."""
+"""Command `top`: the ports of a fabric, live, or one sample for scripts."""
 
 from __future__ import annotations
 

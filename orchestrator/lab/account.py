@@ -36,7 +36,7 @@ class Account:
 
 
 def find(name: str | None, environ: Mapping[str, str] = os.environ) -> Account:
-    """The user called `name`; without a name the one who called sudo, or else the user of this process.
+    """The user called `name`; without a name the caller of sudo, or else the user of this process.
 
     Raises InputError for an unknown user, CapabilityError where this process cannot become that user.
     """
@@ -46,18 +46,18 @@ def find(name: str | None, environ: Mapping[str, str] = os.environ) -> Account:
     try:
         entry = pwd.getpwuid(os.geteuid()) if name is None else pwd.getpwnam(name)
     except (KeyError, ValueError):
-        raise InputError(f"{source}: found {name!r}, which is no user of this machine") from None
+        raise InputError(f"{source}: found {name!r}, which is not a user of this machine") from None
     if entry.pw_uid != os.geteuid() != 0:
-        raise CapabilityError(f"{source}: to run programs as {name} requires root; run as root")
+        raise CapabilityError(f"{source}: running programs as {name} requires root; run as root")
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir)
 
 
 def become(account: Account) -> None:
-    """Make the calling process that user's for good; its capabilities are gone, its memory may be pinned.
+    """Switch the calling process to that user for good; it loses its capabilities but may pin memory.
 
-    RDMA pins memory that it registers, which RLIMIT_MEMLOCK of an ordinary user forbids; it is raised as far as
-    this process may.
+    RDMA pins the memory that it registers, and an ordinary user's RLIMIT_MEMLOCK forbids that; the limit is raised
+    as far as this process may.
     """
     if account.is_current:
         return

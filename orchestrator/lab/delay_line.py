@@ -110,13 +110,13 @@ def serve(fabric: Fabric) -> None:
     Frames that an ended process held are sent by the next one. Called with the fabric's lock held.
     Raises ProvisionError if it cannot be started, or an old one cannot be ended.
     """
-    wanted = lines(fabric)
+    needed = lines(fabric)
     served = [process.arguments for process in running(fabric.name)]
-    if served == ([_arguments(wanted)] if wanted else []):
+    if served == ([_arguments(needed)] if needed else []):
         return
     stop(fabric.name)
-    if wanted:
-        _start(fabric.name, wanted)
+    if needed:
+        _start(fabric.name, needed)
 
 
 def stop(fabric: str) -> None:
@@ -126,16 +126,16 @@ def stop(fabric: str) -> None:
         raise ProvisionError(f"{fabric}: the delay line (process {stubborn[0]}) cannot be ended; end it")
 
 
-def _arguments(wanted: Sequence[Line]) -> tuple[str, ...]:
-    return tuple(text for line in wanted for text in _triple(line))
+def _arguments(needed: Sequence[Line]) -> tuple[str, ...]:
+    return tuple(text for line in needed for text in _triple(line))
 
 
 def _triple(line: Line) -> Iterator[str]:
     yield from (str(line.ring), line.namespace, str(line.ifindex))
 
 
-def _start(fabric: str, wanted: Sequence[Line]) -> None:
-    command = [_NAME, fabric, *_arguments(wanted)]
+def _start(fabric: str, needed: Sequence[Line]) -> None:
+    command = [_NAME, fabric, *_arguments(needed)]
     # The process forks into the background when it is ready.
     done = subprocess.run(
         command, executable=program(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

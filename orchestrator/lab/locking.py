@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One command at a time changes a fabric."""
+"""The lock of a fabric: only one command at a time changes it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _take(fabric: str, deadline: float, wait_s: float) -> int:
                 )
             time.sleep(_PAUSE_S)
         if _is_current(fabric, handle):
-            with suppress(OSError):  # on a full disk the next one only does not learn who we are
+            with suppress(OSError):  # on a full disk the next command cannot name this process
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, str(os.getpid()).encode(), 0)
             return handle
@@ -53,7 +53,7 @@ def _take(fabric: str, deadline: float, wait_s: float) -> int:
 
 
 def _open(fabric: str, deadline: float) -> int:
-    """The lock file, for root alone: whoever can open a file can lock it."""
+    """Open the lock file; only root may open it, because a process that can open a file can lock it."""
     path = state.lock_path(fabric)
     while True:
         try:
@@ -64,7 +64,7 @@ def _open(fabric: str, deadline: float) -> int:
                 raise ProvisionError(f"cannot lock {fabric}: {path}: {error.strerror}") from None
         except PermissionError:
             raise CapabilityError(
-                f"cannot lock {fabric}: write access to {path} wanted; run as root"
+                f"cannot lock {fabric}: requires write access to {path}; run as root"
             ) from None
         except OSError as error:
             raise ProvisionError(f"cannot lock {fabric}: {path}: {error.strerror}") from None

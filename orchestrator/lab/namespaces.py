@@ -38,11 +38,11 @@ class Place:
     standing: Standing
 
 
-def places(fabric: str, wanted: Iterable[str] = ()) -> dict[str, Place]:
-    """By node: the namespaces of hipsnet, and others with the name of a node that is `wanted` or recorded."""
+def places(fabric: str, expected: Iterable[str] = ()) -> dict[str, Place]:
+    """By node: the namespaces of hipsnet, and others with the name of an `expected` or recorded node."""
     record = state.read(fabric)
     recorded = set(record.nodes) if record else set()
-    interesting = recorded | set(wanted)
+    interesting = recorded | set(expected)
     found = {}
     prefix = f"{fabric}-"
     for name in namespace.names():
@@ -65,16 +65,16 @@ def _standing(fabric: str, node: str, is_recorded: bool) -> Standing:
 def require(fabric: str, nodes: Iterable[str], file: str | None = None) -> None:
     """Raise ProvisionError unless all these nodes of a fabric are provisioned; it names the topology file.
 
-    `file` is the one that the user gave; without it, the one that the fabric was last provisioned from.
+    `file` is the topology file given by the user; by default the one that the fabric was last provisioned from.
     """
-    wanted = list(nodes)
+    expected = list(nodes)
     there = set(namespace.names())
-    missing = [node for node in wanted if not _is_ours(fabric, node, there)]
+    missing = [node for node in expected if not _is_ours(fabric, node, there)]
     if not missing:
         return
     record = state.read(fabric)
     file = file or (record.file if record else "FILE")
-    what = "not provisioned" if len(missing) == len(wanted) else "only partly provisioned"
+    what = "not provisioned" if len(missing) == len(expected) else "only partly provisioned"
     names = f"{', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}"
     verb = "is" if len(missing) == 1 else "are"
     raise ProvisionError(f"{fabric} is {what}: {names} {verb} missing; run `hipsnet provision {file}`")

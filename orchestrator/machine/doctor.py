@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine can do for hipsnet, found by trying it, and what mends what is missing."""
+"""Report what this machine supports, by trying each feature, and how to install what is missing."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _PASS = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked for. Without the `needed` ones no lab can run; `mend` is empty if ok."""
+    """The result for one requirement. A lab needs all `needed` ones; `fix` says how to meet it, empty if ok."""
 
     name: str
     ok: bool
     needed: bool
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def examine() -> tuple[Check, ...]:
-    """Look for everything. What is tried is tried in a namespace that is gone afterwards.
+    """Check every requirement; network features are tried in a temporary namespace.
 
-    Compiles the programs if this machine has not yet (some seconds).
+    Compiles the programs if this machine has no compiled ones (takes some seconds).
     """
     checks = [_kernel(), _capabilities(), _bpffs(), _libbpf(), _bcc(), _headers(), _programs()]
     checks += [_delay_line(), _soft_switch(), *_network()]
@@ -63,12 +63,12 @@ def examine() -> tuple[Check, ...]:
 
 
 def examine_ports(topology: Topology, fabric: Fabric, node: str | None) -> tuple[Check, ...]:
-    """Look whether each port of this machine's part of a file has an RDMA device, a check for each server.
+    """Check that each of this machine's ports in a file has an RDMA device; one check per server.
 
-    Raises InputError if the file does not tell which part that is.
+    Raises InputError if the file does not say which servers are this machine's.
     """
     asked = topology.roce.device == "rxe"
-    mend = (
+    fix = (
         "run `hipsnet provision`"
         if asked
         else "plug in a RoCE NIC, or write `roce: {device: rxe}`, then provision"
@@ -76,16 +76,16 @@ def examine_ports(topology: Topology, fabric: Fabric, node: str | None) -> tuple
     try:
         found = tuple(rdma_devices.servers(topology, fabric, node, platform.node()))
     except CapabilityError:
-        whose = node or "the lab"
-        return (_check(f"RDMA of {whose}", False, _NOT_TRIED, f"{_AS_ROOT} FILE", needed=False),)
+        owner = node or "the lab"
+        return (_check(f"RDMA of {owner}", False, _NOT_TRIED, f"{_AS_ROOT} FILE", needed=False),)
     return tuple(
-        _check(f"RDMA of {ports.server}", not ports.lacking, ", ".join(ports.found), mend, needed=False)
+        _check(f"RDMA of {ports.server}", not ports.lacking, ", ".join(ports.found), fix, needed=False)
         for ports in found
     )
 
 
 def can_run_lab(checks: tuple[Check, ...]) -> bool:
-    """Whether everything is there that the lab needs."""
+    """Whether this machine meets every requirement of the lab."""
     return all(check.ok for check in checks if check.needed)
 
 
@@ -93,8 +93,8 @@ def _kernel() -> Check:
     release = platform.release()
     found = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     oldest = ".".join(map(str, _OLDEST_KERNEL))
-    mend = f"apt install linux-image-amd64, then reboot ({oldest} or newer: XDP on frames of several buffers)"
-    return _check("kernel", found >= _OLDEST_KERNEL, release, mend)
+    fix = f"apt install linux-image-amd64, then reboot ({oldest} or newer: XDP on frames of several buffers)"
+    return _check("kernel", found >= _OLDEST_KERNEL, release, fix)
 
 
 def _capabilities() -> Check:
@@ -120,13 +120,13 @@ def _libbpf() -> Check:
 
 
 def _bcc() -> Check:
-    mend = "apt install python3-bpfcc, then tools/setup"
+    fix = "apt install python3-bpfcc, then tools/setup"
     if importlib.util.find_spec("bcc") is None:
-        return _check("bcc", False, f"not there for {sys.executable}", mend)
+        return _check("bcc", False, f"not installed for {sys.executable}", fix)
     try:
-        return _check("bcc", True, metadata.version("bcc"), mend)
+        return _check("bcc", True, metadata.version("bcc"), fix)
     except metadata.PackageNotFoundError:
-        return _check("bcc", True, "of unknown version", mend)
+        return _check("bcc", True, "of unknown version", fix)
 
 
 def _headers() -> Check:
@@ -134,20 +134,20 @@ def _headers() -> Check:
     if headers is None:
         found = "none in /lib/modules or /usr/src"
         return _check("kernel headers", False, found, "apt install linux-headers-amd64")
-    whose = (
+    origin = (
         "the running kernel's"
         if headers.running
         else "the distribution's; the running kernel has none of its own"
     )
-    return _check("kernel headers", True, f"{headers.build} ({whose})", "")
+    return _check("kernel headers", True, f"{headers.build} ({origin})", "")
 
 
 def _programs() -> Check:
     try:
         compiled = programs.ensure_programs()
     except (HipsnetError, OSError) as error:
-        return _check("kernel programs", False, _first_line(error), "mend bcc and kernel headers first")
-    how = "compiled now, kept" if compiled else "kept"
+        return _check("kernel programs", False, _first_line(error), "fix bcc and the kernel headers first")
+    how = "compiled now, cached" if compiled else "cached"
     return _check("kernel programs", True, f"{how} in {kernel.cache_folder()}", "")
 
 
@@ -163,13 +163,13 @@ def _soft_switch() -> Check:
     try:
         found = str(soft_switch.program())
     except (HipsnetError, OSError) as error:
-        mend = "apt install gcc libc6-dev libxdp-dev libbpf-dev"
-        return _check("soft switch", False, _first_line(error), mend, needed=False)
+        fix = "apt install gcc libc6-dev libxdp-dev libbpf-dev"
+        return _check("soft switch", False, _first_line(error), fix, needed=False)
     return _check("soft switch", True, f"for lossless switches: {found}", "", needed=False)
 
 
 def _network() -> Iterator[Check]:
-    """What needs a namespace to be tried in."""
+    """The checks that run in a network namespace."""
     try:
         with _scratch() as near:
             yield _check("network namespaces", True, "made and entered", "")
@@ -193,7 +193,7 @@ def _network() -> Iterator[Check]:
 
 @contextmanager
 def _scratch() -> Iterator[int]:
-    """Be in a new namespace with a veth pair and a bridge; gives the index of one end."""
+    """Enter a new namespace with a veth pair and a bridge; yields the index of one end of the pair."""
     name = f"hipsnet-doctor-{os.getpid()}"
     try:
         namespace.create(name, "hipsnet doctor")
@@ -208,52 +208,52 @@ def _scratch() -> Iterator[int]:
 
 
 def _native_xdp(ifindex: int) -> Check:
-    mend = "boot a kernel of 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_VETH"
+    fix = "boot a kernel of 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_VETH"
     try:
         with bpf.closing(bpf.load_xdp("doctor", _PASS)) as program:
             bpf.attach(ifindex, program)
     except HipsnetError as error:
-        return _check(_XDP, False, _first_line(error), mend)
-    return _check(_XDP, True, "attached to veth", mend)
+        return _check(_XDP, False, _first_line(error), fix)
+    return _check(_XDP, True, "attached to veth", fix)
 
 
 def _htb(ifindex: int) -> Check:
-    mend = _kernel_part("sch_htb", "CONFIG_NET_SCH_HTB")
+    fix = _kernel_part("sch_htb", "CONFIG_NET_SCH_HTB")
     try:
         with IPRoute() as netlink:
             netlink.tc("add", "htb", ifindex, 0x480000, default=1)
     except NetlinkError as error:
-        return _check(_HTB, False, f"{os.strerror(error.code)}; for rates of links", mend)
-    return _check(_HTB, True, "for rates of links", mend)
+        return _check(_HTB, False, f"{os.strerror(error.code)}; for rates of links", fix)
+    return _check(_HTB, True, "for rates of links", fix)
 
 
 def _af_xdp() -> Check:
-    mend = "boot a kernel with CONFIG_XDP_SOCKETS"
+    fix = "boot a kernel with CONFIG_XDP_SOCKETS"
     try:
         socket.socket(getattr(socket, "AF_XDP", 44), socket.SOCK_RAW, 0).close()
     except PermissionError:
         return _check("AF_XDP", False, _NOT_TRIED, _AS_ROOT, needed=False)
     except OSError as error:
-        return _check("AF_XDP", False, _first_line(error), mend, needed=False)
-    return _check("AF_XDP", True, "socket opened", mend, needed=False)
+        return _check("AF_XDP", False, _first_line(error), fix, needed=False)
+    return _check("AF_XDP", True, "socket opened", fix, needed=False)
 
 
 def _rdma() -> Check:
     devices = rdma_devices.devices()
     software = f"{_kernel_part('rdma_rxe', 'CONFIG_RDMA_RXE')}; rdma link add rxe0 type rxe netdev NIC"
-    mend = f"plug in a RoCE NIC, or in software: {software}"
+    fix = f"plug in a RoCE NIC, or in software: {software}"
     found = "; ".join(map(str, devices)) or "none"
-    return _check("RDMA devices", bool(devices), found, mend, needed=False)
+    return _check("RDMA devices", bool(devices), found, fix, needed=False)
 
 
 def _lossless_nics() -> Check:
-    """Of the cards of this machine, those whose driver answers for PFC."""
+    """The NICs whose driver supports PFC configuration (DCB)."""
     cards = sorted(path.parent.name for path in Path("/sys/class/net").glob("*/device"))
     classes = {card: count for card in cards if (count := _ask_dcb(card))}
     found = ", ".join(f"{card} ({count} lossless classes)" for card, count in classes.items())
     asked = f"none of {', '.join(cards)}" if cards else "no card"
-    mend = "plug in a NIC whose driver has DCB (mlx5, ice, bnxt, qede); only lossless RoCE on hosts needs it"
-    return _check("DCB NICs", bool(classes), found or asked, mend, needed=False)
+    fix = "plug in a NIC whose driver has DCB (mlx5, ice, bnxt, qede); only lossless RoCE on hosts needs it"
+    return _check("DCB NICs", bool(classes), found or asked, fix, needed=False)
 
 
 def _ask_dcb(card: str) -> int | None:
@@ -266,14 +266,14 @@ def _ask_dcb(card: str) -> int | None:
 
 
 def _kernel_part(modules: str, options: str) -> str:
-    """The command that brings a part of the kernel; a kernel without modules has to be another one."""
+    """The command that loads a kernel feature; a kernel without loadable modules must be replaced."""
     if Path("/lib/modules", platform.release()).is_dir():
         return f"modprobe -a {modules}"
     return f"boot a kernel with {options}"
 
 
-def _check(name: str, ok: bool, found: str, mend: str, needed: bool = True) -> Check:
-    return Check(name, ok, needed, found, "" if ok else mend)
+def _check(name: str, ok: bool, found: str, fix: str, needed: bool = True) -> Check:
+    return Check(name, ok, needed, found, "" if ok else fix)
 
 
 def _first_line(error: Exception) -> str:

@@ -19,7 +19,7 @@ from orchestrator.lab.namespaces import namespace_name
 _NETDEVS = Path("/sys/class/net")
 _IB_MTUS = (4096, 2048, 1024, 512, 256)
 _HEADERS_RXE, _HEADERS = 80, 96
-"""What a driver leaves for headers: RXE_MAX_HDR_LENGTH of rxe, iboe_get_mtu (include/rdma/ib_addr.h) of cards."""
+"""Bytes reserved for headers: RXE_MAX_HDR_LENGTH by rxe, iboe_get_mtu (include/rdma/ib_addr.h) by cards."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Device:
 
 @dataclass(frozen=True)
 class ServerPorts:
-    """The ports of a server: what each has for RDMA, and those that have nothing that can be used."""
+    """The RDMA devices of a server's ports; `lacking` are the ports without a usable one."""
 
     server: str
     found: tuple[str, ...]
@@ -56,24 +56,24 @@ def devices(sysfs: Path = SYSFS) -> tuple[Device, ...]:
 
 
 def _mtu(device: Path, gids: list[Endpoint]) -> int | None:
-    """The active MTU, as drivers derive it from the interface's: sysfs has none."""
+    """The active MTU, derived from the interface's MTU as drivers do; sysfs does not show it."""
     if not gids:
         return None
-    room = int((_NETDEVS / gids[0].netdev / "mtu").read_text())
-    room -= _HEADERS_RXE if (device / "parent").exists() else _HEADERS
-    return next((size for size in _IB_MTUS if size <= room), None)
+    payload = int((_NETDEVS / gids[0].netdev / "mtu").read_text())
+    payload -= _HEADERS_RXE if (device / "parent").exists() else _HEADERS
+    return next((size for size in _IB_MTUS if size <= payload), None)
 
 
 def servers(topology: Topology, fabric: Fabric, node: str | None, host: str) -> Iterator[ServerPorts]:
-    """What the ports of this machine's part of a file have: of `node`, of the servers on `host`, of the lab's.
+    """The RDMA devices of the ports of `node`, of the servers on `host`, or of all servers of a lab.
 
-    Raises InputError if the file does not tell which part that is, or the lab is not there.
+    Raises InputError if the file does not say which servers are this machine's, or the lab is not provisioned.
     """
     for name in _here(topology, fabric, node, host):
         config = server_config(topology, fabric, find_server(fabric, name))
         inside = namespace_name(fabric.name, name) if topology.nodes == "lab" else None
         if inside is not None and inside not in namespace.names():
-            raise InputError(f"{name} of {fabric.name} wanted, not found; run `hipsnet provision` first")
+            raise InputError(f"{fabric.name}: {name} is not provisioned; run `hipsnet provision` first")
         with namespace.inside(inside):
             yield _server_ports(config)
 
@@ -86,13 +86,13 @@ def _here(topology: Topology, fabric: Fabric, node: str | None, host: str) -> li
     mine = [name for name, found in topology.nodes.items() if found.host == host]
     if not mine:
         raise InputError(
-            f"{fabric.name}: no server on the host {host}; name the one that it plays: --node NAME"
+            f"{fabric.name}: no server has the host {host}; name the server of this machine: --node NAME"
         )
     return mine
 
 
 def _server_ports(config: NodeConfig) -> ServerPorts:
-    """Who is on which interface comes from RDMA netlink, which knows the network namespaces."""
+    """RDMA netlink maps devices to interfaces, because it respects network namespaces; sysfs does not."""
     device_on = {nldev.interface(index): name for name, index in nldev.devices().items()}
     gids = {(found.netdev, found.gid) for found in endpoints()}
     found, lacking = [], []

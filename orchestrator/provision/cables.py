@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cables of the lab: veth pairs between namespaces, which are right, which have to be made or unmade."""
+"""The cables of the lab, veth pairs between namespaces: plan, make and remove them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from orchestrator.lab.namespaces import namespace_name
 
 @dataclass(frozen=True)
 class CablePlan:
-    """`remove` are (node, interface) ends, each of a pair that goes with it; `add` are cables to make."""
+    """`remove` are (node, interface) ends, removed together with their peers; `add` are cables to make."""
 
     remove: tuple[tuple[str, str], ...]
     add: tuple[Link, ...]
 
 
 def alias_of(fabric: str, link: Link) -> str:
-    """What both ends of a cable carry as alias once it is whole."""
+    """The alias of both ends of a complete cable."""
     return f"hipsnet {fabric} {link.name}"
 
 
@@ -48,7 +48,7 @@ def _our_ends(found: Actual) -> Iterator[str]:
 
 
 def _is_whole(fabric: str, link: Link, actual: Mapping[str, Actual]) -> bool:
-    """Both ends are there, are each other's, and were not stopped between being made and being named."""
+    """Whether both ends exist, are peers, and have their aliases: a run may end between making and naming."""
     ends = [
         actual[port.node].links.get(port.name) if port.node in actual else None for port in (link.a, link.b)
     ]
@@ -59,16 +59,16 @@ def _is_whole(fabric: str, link: Link, actual: Mapping[str, Actual]) -> bool:
 
 
 def remove_end(context: Context, name: str) -> None:
-    """Take away the veth pair that ends here; no error if it is gone."""
+    """Remove the veth pair of this interface; no error if it does not exist."""
     found = context.netlink.get_link(name)
     if found is not None:
         context.netlink.link("del", index=found["index"])
 
 
 def make(context: Context, fabric: str, links: Iterable[Link], mtu: int) -> Iterator[Link]:
-    """Make the cables whose a-end is in this open node; yields each when it is made.
+    """Make the cables that have their a-end in this open node; yields each when it is made.
 
-    The pair is born in its two namespaces, with its MACs: no end is ever seen elsewhere, or without our mark.
+    Each pair is created in its two namespaces with its MACs, so no end is visible elsewhere or without our mark.
     """
     for link in links:
         with namespace.handle(namespace_name(fabric, link.b.node)) as far:
@@ -78,11 +78,11 @@ def make(context: Context, fabric: str, links: Iterable[Link], mtu: int) -> Iter
 
 
 def name_ends(context: Context, fabric: str, ports: Iterable[tuple[str, Link]]) -> None:
-    """Give (interface, its cable) their aliases: from now on the cables count as whole."""
+    """Set the aliases of these (interface, cable) pairs, which mark the cables as complete."""
     for name, link in ports:
         context.netlink.link("set", ifname=name, ifalias=alias_of(fabric, link))
 
 
 def _end(port: Port, mtu: int) -> dict[str, Any]:
-    # One queue each way: a receiver needs as many as its peer sends by, and the shaper is one queue anyway.
+    # One queue per direction: a receiver needs as many as its peer has for sending, and the shaper has one.
     return {"ifname": port.name, "address": port.mac, "mtu": mtu, "num_tx_queues": 1, "num_rx_queues": 1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's part on the host that plays it: applied by the lab's code, undone to what was there before."""
+"""Configure a real host as a server of a fabric, with the lab's code, and restore its earlier state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FOLDER = "hosts"
 
 @dataclass(frozen=True)
 class Card:
-    """What a network card (or the loopback) was like before it became a port."""
+    """The state of a network card (or the loopback) before it became a port."""
 
     mtu: int
     alias: str
@@ -44,7 +44,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Before:
-    """What a host was like before. `namespace` tells where: the inode of the network namespace."""
+    """The state of a host before its provision. `namespace` is the inode of its network namespace."""
 
     namespace: int
     cards: Mapping[str, Card]
@@ -53,9 +53,9 @@ class Before:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What separates a host from its part of the file.
+    """The changes that bring a host to its desired state.
 
-    `pending` are neighbours whose MAC nobody told yet; `lacking` says what cards cannot do of what is asked.
+    `pending` are neighbours that have not answered ARP yet; `lacking` are settings that a card does not support.
     """
 
     config: NodeConfig
@@ -66,13 +66,13 @@ class HostPlan:
 
 
 def host_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
-    """The desired state of the server that this machine plays.
+    """The desired state of the server `node`, on this machine.
 
-    Raises InputError if the file is for the lab, or has no such server; CapabilityError if it wants what the
-    kernel does not have.
+    Raises InputError if the file is for the lab or has no such server, CapabilityError if the kernel lacks a
+    feature that the file requires.
     """
     if topology.nodes == "lab":
-        raise InputError(f"--node {node}: wanted a file whose `nodes` name hosts, found `nodes: lab`")
+        raise InputError(f"--node {node}: requires a file whose `nodes` name hosts, but it has `nodes: lab`")
     if topology.roce.device == "rxe":
         rdma.require_rxe()
     return server_config(topology, fabric, find_server(fabric, node))
@@ -81,7 +81,7 @@ def host_config(topology: Topology, fabric: Fabric, node: str) -> NodeConfig:
 def plan_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
     """Compare this machine with its part of the file. Changes nothing.
 
-    Raises InputError for interfaces that are not there, ConflictError for what stands in the way.
+    Raises InputError for missing interfaces, ConflictError if something that is not hipsnet's is in the way.
     """
     config = host_config(topology, fabric, node)
     with opened(config.name, None) as context:
@@ -90,32 +90,32 @@ def plan_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
 
 
 def provision_host(topology: Topology, fabric: Fabric, node: str) -> HostPlan:
-    """Make this machine match its part of the file; returns what was done and what is pending.
+    """Make this machine match its part of the file; returns the changes made and what is pending.
 
-    What was there before is written down first, so that `restore` can bring it back.
+    The earlier state is recorded first, so that `restore` can restore it.
     """
-    wanted = host_config(topology, fabric, node)
+    config = host_config(topology, fabric, node)
     ensure_programs(("forward",))
-    with locked(fabric.name), opened(wanted.name, None) as context:
-        wanted = _with_remembered(fabric.name, wanted)
-        plan = _plan(context, wanted)
-        steps = [*plan.steps, *lost_record(fabric.name, wanted.name)]
+    with locked(fabric.name), opened(config.name, None) as context:
+        config = _with_remembered(fabric.name, config)
+        plan = _plan(context, config)
+        steps = [*plan.steps, *lost_record(fabric.name, config.name)]
         _remember(fabric.name, plan)
         apply(context, plan.steps)
         unknown = [(entry.link, entry.address) for entry in plan.config.neighbours if entry.mac is None]
         neighbours.resolve(context, unknown, RESOLVE_S)
-        plan = _plan(context, wanted)
+        plan = _plan(context, config)
         apply(context, plan.steps)
         steps += plan.steps
-        after = _plan(context, wanted)
-    refuse_unsettled(wanted.name, after.steps)
+        after = _plan(context, config)
+    refuse_unsettled(config.name, after.steps)
     return replace(after, steps=tuple(steps))
 
 
 def lost_record(fabric: str, node: str) -> tuple[Change, ...]:
-    """The record of a server that is applied here without one, as when its folder was deleted.
+    """The change that writes a missing record of a server that is applied here, as when its folder was deleted.
 
-    A new record can only hold the state of now: what the host was like before is lost.
+    A new record can only hold the present state: the state before the provision is lost.
     """
     if node not in pins.pinned_nodes(fabric) or _path(fabric, node).exists():
         return ()
@@ -123,9 +123,9 @@ def lost_record(fabric: str, node: str) -> tuple[Change, ...]:
 
 
 def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:
-    """Undo what was applied to this machine (one server, or all that it plays); returns the servers.
+    """Undo what was applied to this machine, for one server or for all of its servers; returns the servers.
 
-    Called with the fabric's lock held. Servers that were applied inside another network namespace are left.
+    Called with the fabric's lock held. Servers applied inside another network namespace are left unchanged.
     """
     done = []
     for name, before in _remembered(fabric).items():
@@ -133,7 +133,7 @@ def restore(fabric: str, node: str | None = None) -> tuple[str, ...]:
             _undo(fabric, name, before, _others(fabric, name))
             _path(fabric, name).unlink()
             done.append(name)
-    with contextlib.suppress(OSError):  # others are remembered there still, or there are none
+    with contextlib.suppress(OSError):  # other servers are recorded there, or the folder does not exist
         (state.folder(fabric) / _FOLDER).rmdir()
     return tuple(done)
 
@@ -148,8 +148,8 @@ def remembered_elsewhere(fabric: str) -> tuple[str, ...]:
     return tuple(name for name, before in _remembered(fabric).items() if before.namespace != _namespace())
 
 
-def _plan(context: Context, wanted: NodeConfig) -> HostPlan:
-    config = _with_cards(wanted, links.read(context))
+def _plan(context: Context, config: NodeConfig) -> HostPlan:
+    config = _with_cards(config, links.read(context))
     actual = read_actual(context, config)
     refuse_conflicts(config, actual)
     config = _resolved(config, actual)
@@ -158,45 +158,45 @@ def _plan(context: Context, wanted: NodeConfig) -> HostPlan:
     return HostPlan(config, actual, tuple(changes(config, actual)), pending, lacking)
 
 
-def _with_remembered(fabric: str, wanted: NodeConfig) -> NodeConfig:
-    """The configuration with the settings that were changed and are asked for no more: they get back."""
-    known = _remembered(fabric).get(wanted.name)
+def _with_remembered(fabric: str, config: NodeConfig) -> NodeConfig:
+    """The configuration, plus the earlier values of settings that the file no longer sets."""
+    known = _remembered(fabric).get(config.name)
     if known is None or known.namespace != _namespace():
-        return wanted
+        return config
     found = []
-    for link in wanted.links:
+    for link in config.links:
         asked = {setting.name for setting in link.settings}
         card = known.cards.get(link.name)
         past = card.settings if card else ()
         restored = tuple(Setting(name, value, optional=True) for name, value in past if name not in asked)
         found.append(replace(link, settings=(*link.settings, *restored)))
-    return replace(wanted, links=tuple(found))
+    return replace(config, links=tuple(found))
 
 
-def _with_cards(wanted: NodeConfig, there: Mapping[str, ActualLink]) -> NodeConfig:
+def _with_cards(config: NodeConfig, there: Mapping[str, ActualLink]) -> NodeConfig:
     """The configuration with its cards' own MACs."""
     found = []
-    for link in wanted.links:
+    for link in config.links:
         if link.kind != "card":
             found.append(link)
             continue
         card = there.get(link.name)
         if card is None:
             raise InputError(
-                f"{wanted.name}: interface {link.name} wanted, found {', '.join(there)}; "
-                f"correct nodes.{wanted.name}.ports or choose another --node"
+                f"{config.name}: this machine has no interface {link.name}, only {', '.join(there)}; "
+                f"correct nodes.{config.name}.ports or choose another --node"
             )
         if link.mac not in (None, card.mac):
             raise InputError(
-                f"{wanted.name}: {link.name} with MAC {link.mac} wanted, found {card.mac}; "
-                f"correct nodes.{wanted.name}.ports or choose another --node"
+                f"{config.name}: {link.name} has the MAC {card.mac}, but the file says {link.mac}; "
+                f"correct nodes.{config.name}.ports or choose another --node"
             )
         found.append(replace(link, mac=card.mac))
-    return replace(wanted, links=tuple(found))
+    return replace(config, links=tuple(found))
 
 
 def _resolved(config: NodeConfig, actual: Actual) -> NodeConfig:
-    """The configuration with the neighbours' MACs that ARP has found out."""
+    """The configuration with the neighbours' MACs that ARP has resolved."""
     macs = {}
     entries = []
     for entry in config.neighbours:
@@ -208,7 +208,7 @@ def _resolved(config: NodeConfig, actual: Actual) -> NodeConfig:
 
 
 def _remember(fabric: str, plan: HostPlan) -> None:
-    """Write down what was there, if it is not written down yet; give back cards that are no longer ports."""
+    """Record the present state unless one is recorded; restore cards that are no longer ports."""
     node = plan.config.name
     known = _remembered(fabric).get(node)
     if known is not None and known.namespace != _namespace():
@@ -239,7 +239,7 @@ def _remember(fabric: str, plan: HostPlan) -> None:
 
 
 def _older(cards: Mapping[str, Card], known: Mapping[str, Card]) -> dict[str, Card]:
-    """The known cards, with what is asked for now and was not then."""
+    """The recorded cards, plus the present values of settings that were not recorded."""
     settings = {name: dict(cards[name].settings) | dict(card.settings) for name, card in known.items()}
     return {name: replace(card, settings=tuple(settings[name].items())) for name, card in known.items()}
 
@@ -250,13 +250,13 @@ def _card(actual: Actual, name: str) -> Card:
 
 
 def _others(fabric: str, node: str) -> tuple[Before, ...]:
-    """What was before the other servers of a fabric that are applied here: what they share is older there."""
+    """The records of the other servers applied here; for shared cards and sysctls theirs are the older ones."""
     remembered = _remembered(fabric).items()
     return tuple(found for name, found in remembered if name != node and found.namespace == _namespace())
 
 
 def _undo(fabric: str, node: str, before: Before, others: tuple[Before, ...]) -> None:
-    """Bring back what was there, but for what `others` use too; cards that are gone meanwhile are passed over."""
+    """Restore the recorded state except what `others` still use; cards that have disappeared are skipped."""
     before = Before(
         before.namespace,
         {
@@ -298,14 +298,14 @@ def _remembered(fabric: str) -> dict[str, Before]:
             found[path.stem] = _as_before(json.loads(path.read_text()))
         except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
             raise ProvisionError(
-                f"{path} is not a record that hipsnet has written ({error!r}), and was not used; correct it, or "
-                "remove it: then the state of the host before its provision is lost"
+                f"{path} is not a valid record of hipsnet ({error!r}) and was ignored; correct it or remove it "
+                "(without it, the state of the host before its provision is lost)"
             ) from None
     return found
 
 
 def _as_before(content: dict[str, Any]) -> Before:
-    """What was written down. Raises InputError for sysctls that hipsnet does not change."""
+    """The record's content. Raises InputError for sysctls that hipsnet does not change."""
     for key in content["sysctls"]:
         sysctls.require_key(key)
     cards = {name: _as_card(card) for name, card in content["cards"].items()}

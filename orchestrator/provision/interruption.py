@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provision that somebody ends says what is there, and how to go on."""
+"""Report, when a provision is interrupted, what exists and how to continue."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _AS_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def completable(there: Callable[[], str], provision: str, destroy: str) -> Iterator[None]:
-    """Run a block that Ctrl-C, SIGTERM or SIGHUP may end; what is told then begins with what `there` says.
+    """Run a block that Ctrl-C, SIGTERM or SIGHUP may end; raises Interrupted with the text of `there` and advice.
 
-    `provision` and `destroy` are the arguments of the commands that complete it and remove it. Raises Interrupted.
+    `provision` and `destroy` are the arguments of the commands that complete and remove the fabric.
     """
-    # Who has the signal ignored, as under nohup, goes on having it ignored.
+    # An ignored signal, as under nohup, stays ignored.
     ours = [number for number in _AS_CTRL_C if signal.getsignal(number) == signal.SIG_DFL]
     for number in ours:
         signal.signal(number, _interrupt)
@@ -29,7 +29,7 @@ def completable(there: Callable[[], str], provision: str, destroy: str) -> Itera
     except KeyboardInterrupt as interrupt:
         (number,) = interrupt.args or (signal.SIGINT,)
         raise Interrupted(
-            f"{there()}; `hipsnet provision {provision}` completes what was begun, "
+            f"{there()}; `hipsnet provision {provision}` completes it, "
             f"`hipsnet destroy {destroy}` removes it",
             number,
         ) from None
@@ -43,7 +43,7 @@ def _interrupt(number: int, _: object) -> None:
 
 
 def nodes_there(fabric: Fabric) -> str:
-    """What an interrupted provision of a lab has left."""
+    """A sentence that says how many nodes an interrupted provision has left."""
     found = places(fabric.name, fabric.nodes).values()
     made = sum(place.standing == "ours" and place.node in fabric.nodes for place in found)
-    return f"{fabric.name}: interrupted, {made} of its {len(fabric.nodes)} nodes are there"
+    return f"{fabric.name}: interrupted, {made} of its {len(fabric.nodes)} nodes exist"

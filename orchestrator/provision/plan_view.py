@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan for the reader: lines of text, a table of sums, JSON."""
+"""Render a plan as lines of text, as a table of sums, and as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLURALS = {
 
 
 def lines(steps: Iterable[Change]) -> Iterator[str]:
-    """The plan, node by node: a node that is made or removed takes one line, another one line per change."""
+    """The plan, node by node: one line for a node that is added or removed, else one line per change."""
     by_node: dict[str, list[Change]] = {}
     for step in steps:
         by_node.setdefault(step.node, []).append(step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying out a plan: namespaces, then cables, then every node."""
+"""Carry out a plan: namespaces, then cables, then every node."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from orchestrator.provision.plan import Plan, make_plan
 from orchestrator.provision.removal import remove_nodes
 
 CARRIER_S = 3.0
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Plan], Tell]) -> Plan:
+def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Plan], Report]) -> Plan:
     """Make the lab match the file, changing only what differs; returns the plan that was carried out.
 
     `begin` takes the plan and returns a function, which is called after each of the plan's `work` units with a
@@ -36,19 +36,19 @@ def provision(topology: Topology, fabric: Fabric, file: str, begin: Callable[[Pl
     ensure_programs()
     with locked(fabric.name):
         plan = make_plan(topology, fabric)
-        tell = begin(plan)
+        report = begin(plan)
         before = state.read(fabric.name)
         intent = set(before.nodes if before else ()) | set(plan.configs) | set(plan.remove_nodes)
         if not plan.is_empty or before is None:
             state.write(fabric.name, state.Record(file, tuple(sorted(intent))))
-            carry_out(plan, tell)
+            carry_out(plan, report)
         done = state.Record(file, tuple(sorted(plan.configs)))
         if done != before:
             state.write(fabric.name, done)
     return plan
 
 
-def carry_out(plan: Plan, tell: Tell) -> None:
+def carry_out(plan: Plan, report: Report) -> None:
     """Carry out the plan. Called with the fabric's lock held and the intent recorded."""
     name = plan.fabric.name
     if plan.delay_line:
@@ -58,17 +58,17 @@ def carry_out(plan: Plan, tell: Tell) -> None:
     _unplug(plan)
     remove_nodes(name, plan.remove_nodes)
     for node in plan.remove_nodes:
-        tell(f"{node} removed")
+        report(f"{node} removed")
     for node in plan.add_nodes:
         namespace.create(namespace_name(name, node), mark(name, node))
-        tell(f"{node} made")
-    _plug(plan, tell)
+        report(f"{node} made")
+    _plug(plan, report)
     # Switches first: a veth enables redirection to its peer (GRO) when it comes up itself.
     switches = {switch.name for switch in plan.fabric.switches}
     for node in sorted(plan.changes, key=lambda node: node not in switches):
         with opened(node, namespace_name(name, node)) as context:
             settle(context, plan.configs[node], is_new=node in plan.add_nodes)
-        tell(f"{node} configured")
+        report(f"{node} configured")
     soft_switch.serve(plan.topology, plan.fabric)
     delay_line.serve(plan.fabric)
     raised = {node for node, steps in plan.changes.items() if any(step.aspect == "state" for step in steps)}
@@ -95,7 +95,7 @@ def _unplug(plan: Plan) -> None:
                 cables.remove_end(context, name)
 
 
-def _plug(plan: Plan, tell: Tell) -> None:
+def _plug(plan: Plan, report: Report) -> None:
     """Make the cables, then name both ends."""
     fabric = plan.fabric.name
     by_node: dict[str, list[Link]] = defaultdict(list)
@@ -107,7 +107,7 @@ def _plug(plan: Plan, tell: Tell) -> None:
     for node, plugged in by_node.items():
         with opened(node, namespace_name(fabric, node)) as context:
             for link in cables.make(context, fabric, plugged, plan.topology.link.mtu):
-                tell(f"{link.name} plugged")
+                report(f"{link.name} plugged")
     for node, named in ends.items():
         with opened(node, namespace_name(fabric, node)) as context:
             cables.name_ends(context, fabric, named)

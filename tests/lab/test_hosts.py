@@ -193,7 +193,7 @@ def test_a_record_changes_no_other_settings(hosts: tuple[Lab, list[Host]], key: 
             record.write_text(damaged)
             done = first.hipsnet("destroy", lab.file, "--node", "s0")
             assert done.returncode == 1 and "Traceback" not in done.stderr
-            assert f"{record} is not a record that hipsnet has written" in done.stderr
+            assert f"{record} is not a valid record of hipsnet" in done.stderr
         assert victim.read_text() == was
         assert first.condition() == before
     finally:

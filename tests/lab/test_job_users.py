@@ -113,7 +113,7 @@ def test_wrong_users_are_refused(lab: Lab) -> None:
     code = "from orchestrator.lab import account; account.find('root')"
     command = [*as_nobody, sys.executable, "-c", code]
     refused = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    assert "CapabilityError: --user: to run programs as root requires root" in refused.stderr
+    assert "CapabilityError: --user: running programs as root requires root" in refused.stderr
 
 
 def test_a_program_that_the_user_cannot_run_is_named(lab: Lab, place: Path) -> None:

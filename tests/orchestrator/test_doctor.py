@@ -47,7 +47,7 @@ def test_this_machine_can_run_the_lab_and_nothing_is_left() -> None:
     }
     assert [name for name in needed if not checks[name].ok] == []
     assert {"bpffs", "delay line", "soft switch", "AF_XDP", "RDMA devices", "DCB NICs"} <= set(checks)
-    assert all(check.ok != bool(check.mend) for check in checks.values())
+    assert all(check.ok != bool(check.fix) for check in checks.values())
     assert f"hipsnet-doctor-{os.getpid()}" not in namespace.names()
 
 
@@ -56,7 +56,7 @@ def test_json_is_clean_and_says_the_same() -> None:
     report = json.loads(done.stdout)
     assert (done.returncode, report["ok"], done.stderr) == (0, True, "")
     assert [set(check) for check in report["checks"]] == [
-        {"name", "ok", "needed", "found", "mend"} for _ in report["checks"]
+        {"name", "ok", "needed", "found", "fix"} for _ in report["checks"]
     ]
 
 
@@ -66,7 +66,7 @@ def test_the_table_names_what_is_missing_and_how_to_fix_it() -> None:
     assert "This machine can run the lab." in done.stdout
     for check in examine():
         assert check.name in done.stdout
-        assert not check.mend or "-> " in done.stdout
+        assert not check.fix or "-> " in done.stdout
 
 
 def test_missing_capabilities_are_reported_and_fail() -> None:
@@ -78,7 +78,7 @@ def test_missing_capabilities_are_reported_and_fail() -> None:
     assert not report["network namespaces"]["ok"]
     for name in ("network namespaces", "veth and bridge", "XDP native, MTU 9000", "HTB", "AF_XDP"):
         assert not report[name]["ok"]
-        assert "root" in report[name]["found"] and report[name]["mend"] == "sudo hipsnet doctor"
+        assert "root" in report[name]["found"] and report[name]["fix"] == "sudo hipsnet doctor"
 
 
 def test_without_capabilities_a_lab_s_ports_are_left_for_root(
@@ -98,15 +98,15 @@ def test_without_capabilities_a_lab_s_ports_are_left_for_root(
     report = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert report["kernel headers"]["ok"]
     assert report["RDMA of the lab"]["found"] == "not tried: needs root"
-    assert report["RDMA of the lab"]["mend"] == "sudo hipsnet doctor FILE"
+    assert report["RDMA of the lab"]["fix"] == "sudo hipsnet doctor FILE"
 
 
 def test_without_compiler_and_headers_the_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "find_headers", lambda: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     checks = {check.name: check for check in examine()}
-    assert checks["bcc"].mend == "apt install python3-bpfcc, then tools/setup"
-    assert checks["kernel headers"].mend == "apt install linux-headers-amd64"
+    assert checks["bcc"].fix == "apt install python3-bpfcc, then tools/setup"
+    assert checks["kernel headers"].fix == "apt install linux-headers-amd64"
     assert not can_run_lab(tuple(checks.values()))
 
 
@@ -124,7 +124,7 @@ def test_the_ports_of_a_topology_are_checked_in_their_namespaces(tmp_path: Path)
             if check["name"].startswith("RDMA of")
         )
         assert (check["name"], check["ok"], check["found"]) == (f"RDMA of {name}", False, f"{port}: none")
-        assert "roce: {device: rxe}" in check["mend"]
+        assert "roce: {device: rxe}" in check["fix"]
 
 
 def test_a_node_that_is_not_on_this_host_is_refused(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_node_that_is_not_on_this_host_is_refused(tmp_path: Path) -> None:
     for rest, message in (
         (
             f"nodes:\n  s0: {{{ports}}}\n  s1: {{host: b, {ports}}}\n",
-            "name the one that it plays: --node NAME",
+            "name the server of this machine: --node NAME",
         ),
         ("", "run `hipsnet provision` first"),
     ):
@@ -145,9 +145,9 @@ def test_a_node_that_is_not_on_this_host_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_what_is_needed_decides() -> None:
-    fine, spare = Check("a", True, True, ""), Check("b", False, False, "", "mend")
+    fine, spare = Check("a", True, True, ""), Check("b", False, False, "", "fix")
     assert can_run_lab((fine, spare))
-    assert not can_run_lab((fine, Check("c", False, True, "", "mend")))
+    assert not can_run_lab((fine, Check("c", False, True, "", "fix")))
 
 
 def test_veth_has_no_dcb_and_a_missing_interface_is_an_error() -> None:

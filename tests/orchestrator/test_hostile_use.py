@@ -213,8 +213,8 @@ def test_an_interrupted_provision_reports_what_exists_and_how_to_continue(
     finally:
         signal.signal(number, before)
     nodes = len(topology_file.load(file)[1].nodes)
-    answered(done, 128 + number, f"{NAME}: interrupted, 1 of its {nodes} nodes are there")
-    assert f"`hipsnet provision {file}` completes what was begun" in done.stderr
+    answered(done, 128 + number, f"{NAME}: interrupted, 1 of its {nodes} nodes exist")
+    assert f"`hipsnet provision {file}` completes it" in done.stderr
     assert f"`hipsnet destroy {NAME}` removes it" in done.stderr
     assert "1 nodes removed" in hipsnet("destroy", NAME).stdout
     assert not any(name.startswith(NAME) for name in namespace.names())

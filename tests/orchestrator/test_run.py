@@ -509,7 +509,7 @@ def test_help_names_every_default(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(options) > 5
         assert [line for line in options if "[default: " not in line] == []
     assert re.search(
-        r"--iters .*iterations that count *\[default: \(10\)\]", rig.hipsnet("run", "--help").stdout
+        r"--iters .*measured iterations *\[default: \(10\)\]", rig.hipsnet("run", "--help").stdout
     )
 
 

@@ -164,7 +164,7 @@ def test_doctor_checks_devices_and_ports(lab: Lab) -> None:
     (mine,) = doctor.examine_ports(*lab.load(), "s0")
     assert (mine.name, mine.ok, mine.found) == ("RDMA of s0", True, "e0: hips_rxe_s0_p0")
     (other,) = doctor.examine_ports(*lab.load(), "s1")
-    assert (other.ok, other.found, other.mend) == (False, "e1: none", "run `hipsnet provision`")
+    assert (other.ok, other.found, other.fix) == (False, "e1: none", "run `hipsnet provision`")
     run("ip", "addr", "flush", "dev", "e0", "scope", "global")
     deadline = time.monotonic() + 10  # the kernel takes the GID away a moment later
     while doctor.examine_ports(*lab.load(), "s0")[0].ok:
