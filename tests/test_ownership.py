@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that others could change are refused: each place on the way to them, for root and for other users."""
+"""Folders that other users can change are refused, at each level of the path, for root and for other users."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remote runs: every report arrives as it was, and a test without a report fails."""
+"""Remote runs: every report arrives unchanged, and a test without a report fails."""
 
 from __future__ import annotations
 

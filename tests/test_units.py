@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates, sizes and times: what is understood, what is refused, and that what is printed reads back."""
+"""Rates, sizes and times: accepted and refused texts, and printed values that parse back."""
 
 from __future__ import annotations
 

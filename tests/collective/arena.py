@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in one namespace of the test's own: every rank a process, every port address on its loopback."""
+"""A job in one network namespace: each rank is a process, and each port address is on the loopback interface."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three ranks in one process, over TCP on loopback addresses; a wrapper loses some of what a rank posts."""
+"""Three ranks in one process, over TCP on loopback addresses; a wrapper drops some of the messages of a rank."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every algorithm sums, on every fabric, at every length; and HiPS moves what its paper says."""
+"""Every algorithm sums on every fabric at every length; HiPS moves the amounts that its paper states."""
 
 from __future__ import annotations
 

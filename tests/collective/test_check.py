@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checker sees what is planted, and names the transfer."""
+"""The checker detects planted faults and names the transfer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce over real connections: right, the same bits everywhere, and the same again."""
+"""All-reduce over real connections: correct sums, and the same bits on every rank and in every run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every survivor learns who failed, where and why, within the timeout; nothing partial is a result."""
+"""Each survivor reports the failed rank and the cause within the timeout; partial sums are never returned."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads and steps are those of the closed forms, exactly; nothing is below the bound."""
+"""Loads and steps equal the closed forms exactly; no algorithm is below the bound."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exports memory becomes an array on the same memory; what would be copied is refused."""
+"""Objects that export memory become arrays on the same memory; objects that need a copy are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every control message survives the wire, and no other bytes are taken for one."""
+"""Every control message is decoded as it was encoded; all other bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schedule's own operations: assembling, views, steps, cuts."""
+"""Operations on schedules: assembling, views, steps and splitting."""
 
 from __future__ import annotations
 

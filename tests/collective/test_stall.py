@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The knowledge of a stall on a virtual clock: all ranks blame the same one, and nobody while some rank works."""
+"""Stall detection on a virtual clock: all ranks blame the same rank, and none while a rank makes progress."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever goes wrong inside a call, every rank ends with the same reason, and none with a partial sum."""
+"""Whatever fails inside a call, every rank ends with the same reason and without a partial sum."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls over a scripted wire: right in any order of events, within every limit."""
+"""Calls over a scripted wire: correct in any order of events and within every limit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot end, ends with one culprit on every rank; what peers must not send is refused."""
+"""Calls that cannot complete end with one culprit on every rank; invalid messages are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core under AddressSanitizer and UndefinedBehaviorSanitizer: its other tests once more."""
+"""The tests of the core, run again under AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threads of an engine under the sanitizers; an engine's end, and what it leaves."""
+"""The threads of an engine under the sanitizers, and the resources that a closed engine leaves."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines over real TCP connections, all ranks in this process, a thread each."""
+"""Engines over real TCP connections: all ranks in this process, one thread each."""
 
 from __future__ import annotations
 

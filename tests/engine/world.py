@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in memory: the core of every rank of a fabric, and the calls that they submit."""
+"""A job in memory: the core of every rank of a fabric, and the calls submitted to it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes for the tests of the programs: one to forward, one to stand at the other end of cables."""
+"""Nodes for the tests of the XDP programs: one that forwards, and one at the other end of its cables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames for the tests of the programs, built from their fields; checksums are full sums."""
+"""Frames for the tests of the XDP programs, built from their fields, with checksums over all bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of three ports in a namespace of its own, with a program attached to each."""
+"""A node of three ports in its own namespace, with a program attached to each port."""
 
 from __future__ import annotations
 

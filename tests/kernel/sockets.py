@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An AF_XDP socket at a port of a node, as long as a test wants it."""
+"""An AF_XDP socket on a port of a node, open for the duration of a test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end of a cable does to frames."""
+"""The cable program: counters and losses at the end of a cable."""
 
 from __future__ import annotations
 

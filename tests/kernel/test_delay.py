@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs do on a delayed port: frames go into the ring whole, and come out of the cable as they were."""
+"""The programs on a delayed port: frames enter the ring whole and leave the cable unchanged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the forwarding program does to frames, to the byte, by the kernel's own test-run."""
+"""The forwarding program byte for byte, with the kernel's BPF_PROG_TEST_RUN."""
 
 from __future__ import annotations
 

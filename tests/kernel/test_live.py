@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames on real cables: in by one port, through XDP, out of another; the kernel's own forwarding is off."""
+"""Frames on real cables, forwarded by XDP; the kernel's own forwarding is off."""
 
 from __future__ import annotations
 

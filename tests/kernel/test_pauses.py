@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses in the forwarding program: which frames they concern, and for which endpoints frames are held."""
+"""Pauses in the forwarding program: the frames they stop, and the endpoints for which frames are held."""
 
 from __future__ import annotations
 

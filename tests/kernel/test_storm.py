@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watchdog in the forwarding program: a storm begins, costs what its action says, and ends, on real clocks."""
+"""The watchdog in the forwarding program, on real clocks: detection, action and restoration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port of a soft switch does to frames that its switch is not there for, or that its cable loses."""
+"""A port of a soft switch: frames that the switch does not receive, and frames that the cable drops."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs with a name of their own, and nothing left of them afterwards."""
+"""Labs with unique names, removed completely after each test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs for the tests: a topology file, the commands on it, and what is left of it on the machine."""
+"""Labs for the tests: a topology file, the commands on it, and the traces it leaves on the machine."""
 
 from __future__ import annotations
 

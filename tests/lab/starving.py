@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that get no processor now and then, as on a machine that is too busy."""
+"""Processes that are stopped at intervals, as on an overloaded machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real deadlock: four servers in a ring hold one another's frames, until the watchdog breaks the circle."""
+"""A real deadlock: four servers in a ring pause one another until the watchdog breaks the cycle."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cables with a delay: every frame comes late, whole and in order, and the process behind it comes and goes."""
+"""Cables with a delay: frames arrive late, whole and in order; the delay line starts and stops with the lab."""
 
 from __future__ import annotations
 

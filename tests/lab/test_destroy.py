@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Destroying: by name, by file, without a file, all at once; nothing stays and nothing else goes."""
+"""Destroying by name, by file, without a file, or all at once: removes the whole fabric, and nothing else."""
 
 from __future__ import annotations
 

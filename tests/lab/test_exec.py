@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands on servers, and what becomes of them when the lab goes."""
+"""Commands on servers, and their fate when the lab is destroyed."""
 
 from __future__ import annotations
 

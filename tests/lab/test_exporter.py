@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Prometheus scrapes a lab; its queries, the dashboard's and the alerts', give what was on the wire."""
+"""A real Prometheus scrapes a lab; the queries of dashboard and alerts return what was on the wire."""
 
 from __future__ import annotations
 

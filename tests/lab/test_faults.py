@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of cables: each on its own, merged with what was there, undone at once."""
+"""Faults of cables: applied one by one, merged with earlier ones, and undone at once."""
 
 from __future__ import annotations
 

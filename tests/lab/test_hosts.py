@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's part on the host that plays it, and back again: the test's own namespaces are the hosts."""
+"""A server provisioned on its host and removed again; namespaces of the test play the hosts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What inspect and ping tell of a lab."""
+"""The reports of `hipsnet inspect` and `hipsnet ping` on a lab."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job says when it ends: one message for a failure, the results so far for an interrupt, logs for all."""
+"""The end of a job: one message for a failure, partial results after an interrupt, logs in every case."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs whose programs run as a user without any privilege, over tcp and xdp."""
+"""Jobs whose programs run as an unprivileged user, over tcp and xdp."""
 
 from __future__ import annotations
 

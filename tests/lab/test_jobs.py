@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on real cables: which ones the bytes take, and what a job says of a cable that is cut."""
+"""Jobs on real cables: the cables that carry the bytes, and the report of a cut cable."""
 
 from __future__ import annotations
 

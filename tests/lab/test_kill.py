@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command killed at any point: the next run completes what it began, or a destroy removes it."""
+"""A command killed at any point: the next run completes its work, or a destroy removes it."""
 
 from __future__ import annotations
 

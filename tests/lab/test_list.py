@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hipsnet list` and `hipsnet shell`: what is on this machine, and a prompt in one of its servers."""
+"""`hipsnet list` and `hipsnet shell`: the fabrics on this machine, and a shell in one of their servers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soft switches: they come and go with their fabric, pass all that a bridge passes, and lose nothing lossless."""
+"""Soft switches: started and stopped with their fabric, transparent as a bridge, and lossless."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that handle a lab's frames have no privilege left, and do their work all the same."""
+"""The processes that handle a lab's frames have dropped all privileges and still work."""
 
 from __future__ import annotations
 

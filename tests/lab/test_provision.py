@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provisioning: planned, made, changed in place, mended, and never at the cost of what others made."""
+"""Provisioning: plans, changes in place, repairs, and respect for what others have configured."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several servers of a file on one host: they share its loopback and settings, and go one by one."""
+"""Several servers of a file on one host: they share its loopback and settings, and are removed one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a fabric under /run/hipsnet: only root can write there, else hipsnet neither reads nor writes."""
+"""The state of a fabric under /run/hipsnet: hipsnet refuses to use it if users other than root can write there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of a lab is what its parts have counted."""
+"""Telemetry of a lab equals the counters of its parts."""
 
 from __future__ import annotations
 

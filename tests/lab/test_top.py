@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hipsnet top` on a lab: what the screen says is what was counted on the wire."""
+"""`hipsnet top` on a lab: the screen shows what was counted on the wire."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP, UDP and ping between all servers, also several hops away, by XDP alone."""
+"""TCP, UDP and ping between all servers, over several hops, forwarded by XDP alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thresholds tried on a lab that is there: what comes of each, and that nothing of it stays."""
+"""Thresholds tried on a running lab: their results, and that the lab is unchanged afterwards."""
 
 from __future__ import annotations
 

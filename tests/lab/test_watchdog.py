@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frozen receiver's storm in a lab: seen in time, kept from the rest of the fabric, over when it ends."""
+"""A frozen receiver's storm in a lab: detected in time, contained, and restored when it ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers without any privilege on sockets that the node's own process has opened."""
+"""Unprivileged workers on sockets that the privileged process of the node has opened."""
 
 from __future__ import annotations
 

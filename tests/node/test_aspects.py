@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each aspect of a node against the kernel: what is found missing, once applied, is found no more."""
+"""Each aspect of a node against the kernel: a difference is found, applied, and no longer found."""
 
 from __future__ import annotations
 

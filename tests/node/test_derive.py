@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From topology to desired state: what a server and a switch must look like, spelled out."""
+"""Desired state derived from a topology: a server and a switch, spelled out."""
 
 from __future__ import annotations
 

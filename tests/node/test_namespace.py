@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces with names: marked from the first, entered and left, known from what is none."""
+"""Named network namespaces: marked when they are made, entered and left, distinguished from plain files."""
 
 from __future__ import annotations
 

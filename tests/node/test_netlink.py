@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The netlink socket of a node: long answers, refusals, and what an interrupted request leaves."""
+"""The netlink socket of a node: long replies, errors, and replies left over from an interrupted request."""
 
 from __future__ import annotations
 

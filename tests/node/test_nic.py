@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of cards as data: what follows from a file, what is changed in which order, what is lacking."""
+"""Settings of cards as data: derived from a file, ordered for a change, and reported if missing."""
 
 from __future__ import annotations
 

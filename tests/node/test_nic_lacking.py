@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a card lacks, by the command line: an interface without DCB, rings and channels plays a server's port."""
+"""Missing features of a card on the command line: an interface without DCB, rings and channels."""
 
 from __future__ import annotations
 

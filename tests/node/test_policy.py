@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routing by source: who has an address of a port sends by that port, though the routes are shared."""
+"""Source routing: packets leave by the port of their source address, although the routes are shared."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attaching programs to ports: what is right is left, what is another's not touched, what drifts seen."""
+"""Attaching programs to ports: idempotent, refuses foreign programs, detects drift."""
 
 from __future__ import annotations
 

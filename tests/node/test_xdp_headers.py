@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding kernel headers in the trees that distributions install."""
+"""Finding kernel headers where distributions install them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling once, keeping the result, and loading it without the compiler."""
+"""Programs are compiled once, cached, and loaded without the compiler."""
 
 from __future__ import annotations
 

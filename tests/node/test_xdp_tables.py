@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forwarding table, the losses and the counters of a node, by what the kernel's maps then hold."""
+"""The forwarding table, losses and counters of a node, read back from the kernel's maps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All commands as one: the table of them is whole, and a command imports what it needs and no more."""
+"""The command line as a whole: the table of commands is complete, and each imports only what it needs."""
 
 from __future__ import annotations
 

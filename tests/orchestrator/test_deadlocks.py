@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Circles of queues that wait for one another, found in readings that are made for it."""
+"""Cycles of queues that wait for one another, found in constructed readings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters of network cards, by the names that their drivers give them."""
+"""Counters of network cards by the names their drivers use."""
 
 from __future__ import annotations
 

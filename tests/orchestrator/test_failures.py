@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failure reports: what arrives, what is ignored, and which rank is named as the cause."""
+"""Failure reports: which are accepted, which are ignored, and which rank is named as the cause."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hipsnet help`: every topic is there, in full, and every command's help can be asked for in two ways."""
+"""`hipsnet help`: every topic is complete, and the help of a command is the same in both forms."""
 
 from __future__ import annotations
 

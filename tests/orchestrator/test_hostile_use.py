@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people and machines do to a command: nonsense, full disks, no rights, Ctrl-C. It answers in one message."""
+"""Malformed files, full disks, missing rights, Ctrl-C: every command ends with one message."""
 
 from __future__ import annotations
 

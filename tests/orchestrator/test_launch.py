@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher: exit codes, output, and that no way of ending a job leaves a process behind."""
+"""The launcher: exit codes, output, and no processes left however a job ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of running jobs: who is in it, and that nothing stale is."""
+"""The list of running jobs: complete, and without stale entries."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers, histories and plans of fabrics, as they stand on the screen."""
+"""Numbers, histories and plans of fabrics as `hipsnet top` prints them."""
 
 from __future__ import annotations
 

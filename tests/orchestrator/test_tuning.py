@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which thresholds are tried, and which of them is proposed."""
+"""The thresholds that `hipsnet tune` tries, and the one it proposes."""
 
 from __future__ import annotations
 

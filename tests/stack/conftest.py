@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled core with the faces that tests have to it, shared by the tests of the stack."""
+"""The compiled core with its test interfaces, shared by the tests of the stack."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames as scapy makes and reads them: an oracle that shares nothing with the stack."""
+"""Frames built and parsed by scapy: an oracle that is independent of the stack."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that pass through a server, and the endpoint there that works all the while."""
+"""Frames in transit through a server whose own endpoint is busy."""
 
 from __future__ import annotations
 

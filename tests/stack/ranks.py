@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs over xdp: a lab of real cables, and every rank a process in its node's namespace."""
+"""Jobs over xdp: a lab of real cables, with each rank a process in the namespace of its node."""
 
 from __future__ import annotations
 

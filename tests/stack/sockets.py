@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AF_XDP sockets for tests, by the C functions: sending and receiving frames as bytes."""
+"""AF_XDP sockets for tests, over the C functions: sending and receiving frames as bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A soft switch's core under a clock of the test's own, and a port's pauses by themselves."""
+"""The core of a soft switch on a virtual clock, and the pauses of a single port."""
 
 from __future__ import annotations
 

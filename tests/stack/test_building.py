@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C is recompiled after a change of a file that it consists of, and only then; its folders import one way."""
+"""C is recompiled only after a change of a file it includes; its folders import one way."""
 
 from __future__ import annotations
 

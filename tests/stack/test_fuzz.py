@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile frames, thousands of them: `tools/fuzz` does it for as long as one likes."""
+"""Thousands of hostile frames; `tools/fuzz` runs the same for as long as required."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The invariant CRC, by both ways to compute it, against zlib's CRC-32."""
+"""The invariant CRC, computed both ways, against zlib's CRC-32."""
 
 from __future__ import annotations
 

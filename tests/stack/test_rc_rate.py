@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pair keeps its rate, and slows down when switches say that they are congested."""
+"""A queue pair keeps its rate and reduces it when switches signal congestion."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reliable connection under AddressSanitizer and UndefinedBehaviorSanitizer: its other tests once more."""
+"""The tests of the connection, run again under AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soft switch's program refuses a file that makes no sense, naming the line, before it opens anything."""
+"""The soft switch refuses an inconsistent file, naming the line, before it opens any device."""
 
 from __future__ import annotations
 

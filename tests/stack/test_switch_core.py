@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch does to frames: where they go, in which order, how fast, and with which mark."""
+"""Frames through a switch: their ports, order, rate and ECN marks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wire formats: value to bytes and back, known bytes, and scapy's opinion of whole frames."""
+"""Wire formats: round trips, known bytes, and whole frames compared with scapy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AF_XDP sockets on a cable: every byte of every frame, and every chunk of the memory."""
+"""AF_XDP sockets on a cable: every byte of every frame, and every chunk of the UMEM."""
 
 from __future__ import annotations
 

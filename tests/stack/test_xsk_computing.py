@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that computes between two polls: its neighbours' frames pass, and those that it holds expire."""
+"""A process that computes between two polls: frames in transit pass, and frames it holds expire."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tools/bench forward`: that both ways deliver what is sent, what it reports, and that it leaves nothing."""
+"""`tools/bench forward`: both ways deliver every frame, its report is valid, and nothing is left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tools/bench stack`: that all four loops move something, what it reports, and that it leaves nothing."""
+"""`tools/bench stack`: all four loops move data, its report is valid, and nothing is left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tools/bench switch` and `tools/bench pfc-spread`: what they report of labs that run, and what they draw."""
+"""`tools/bench switch` and `tools/bench pfc-spread`: their reports on running labs, and the picture."""
 
 from __future__ import annotations
 

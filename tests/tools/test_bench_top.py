@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tools/bench top` on a small fabric: what it says is the CPU time of a `top` that was alive."""
+"""`tools/bench top` on a small fabric: it reports the CPU time of a live `top`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tools/bench verbs`: what it makes of its turns, and what it refuses; the turns themselves run in the machine."""
+"""`tools/bench verbs`: evaluation of its turns, and refused options; the turns themselves run in the machine."""
 
 from __future__ import annotations
 

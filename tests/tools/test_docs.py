@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation repeats of the code is what the code says."""
+"""Parts of the documentation that repeat the code agree with it."""
 
 from __future__ import annotations
 

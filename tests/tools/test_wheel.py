@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wheel, installed in another folder, is all that the command needs: sources of the kernel programs included."""
+"""An installed wheel is all that the command needs, sources of the kernel programs included."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics by name, and a packet that walks them hop by hop: written against the tables alone."""
+"""Fabrics by name, and a packet that follows the tables hop by hop, independent of the routing code."""
 
 from __future__ import annotations
 

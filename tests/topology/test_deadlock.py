@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channel-dependency graph finds the cycles that are there, and no others."""
+"""The channel-dependency graph finds exactly the cycles that exist."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics have the servers, switches, cables and addresses that their definitions say."""
+"""Fabrics have the servers, switches, cables and addresses of their definitions."""
 
 from __future__ import annotations
 

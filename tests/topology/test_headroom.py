@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headroom against what others publish: their formulas are written out here, from their own sources."""
+"""Headroom compared with published formulas, which are written out here from their sources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures show every node once and every cable once, and nothing covers anything else."""
+"""Pictures show every node and every cable once, without overlaps."""
 
 from __future__ import annotations
 

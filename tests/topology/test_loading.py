@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A right file is understood; a wrong one is answered with line, key, what was found and what is allowed."""
+"""A valid file is loaded; an invalid one is reported with line, key, value and allowed values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schema that editors read is that of the files that `parse` accepts."""
+"""The JSON Schema for editors matches the files that `parse` accepts."""
 
 from __future__ import annotations
 

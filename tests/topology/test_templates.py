@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `init` writes is a file that `parse` accepts, also once its comments are switched on."""
+"""`parse` accepts what `init` writes, also with its comments enabled."""
 
 from __future__ import annotations
 

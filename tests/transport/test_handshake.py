@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Only the members of a job are connected, whoever else talks to its port addresses, and however."""
+"""Only members of a job are connected, whatever else connects to its port addresses."""
 
 from __future__ import annotations
 

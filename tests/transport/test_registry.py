@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From names to transports: every setting has one, and a library that is missing is named with its cure."""
+"""Transports by name: every setting has one, and the error for a missing library names its package."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draining TCP sleeps until a socket that still has bytes to send can take them."""
+"""Draining TCP sleeps until a socket with bytes to send is writable."""
 
 from __future__ import annotations
 

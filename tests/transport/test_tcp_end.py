@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a peer said before it closed is told before its end, also where a send finds the end first."""
+"""Messages that a peer sent before it closed are delivered before the close, also if a send fails first."""
 
 from __future__ import annotations
 

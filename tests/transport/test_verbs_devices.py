@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GIDs out of a sysfs tree: by netdev and address, whatever their index."""
+"""GIDs in a sysfs tree: found by netdev and address, at any index."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What queue pairs tell each other: sealed, checked, and refused in words."""
+"""The parameters that queue pairs exchange: authenticated, checked, and refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much connections over AF_XDP have under way: what the rings on the way hold, whoever is late."""
+"""The window of connections over AF_XDP: the rings on the path hold it, however late a process is."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/vm: what it says when it cannot, that it ends what it began, and one command in a machine."""
+"""tools/vm: its errors, its clean-up, and one command in a machine."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `tools/bench` measures: one module for each benchmark, with its command in `app`."""
+"""The benchmarks of `tools/bench`: one module each, with its command in `app`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce among nine servers: HiPS against Gloo, ring and mesh, in turns on one machine."""
+"""All-reduce among nine servers: HiPS against Gloo, ring and mesh, alternating on one machine."""
 
 from __future__ import annotations
 

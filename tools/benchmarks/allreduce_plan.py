@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the all-reduce benchmark compares: fabrics, contenders, sizes, and the figures that are wanted."""
+"""The plan of the all-reduce benchmark: fabrics, contenders, sizes, and required ratios."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets per second across one node: XDP against the kernel's own forwarding, in turns on one path."""
+"""Packets per second across one node: XDP against the kernel's own forwarding, alternating on one path."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of the peer that we compare with: PyTorch's all-reduce by its Gloo backend."""
+"""One rank of the baseline: PyTorch's all-reduce with its Gloo backend."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs with soft switches for a benchmark, gone when it is done."""
+"""Labs with soft switches for a benchmark, destroyed when it ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics side by side, each cable in the colour of the share of time for which pauses stopped it."""
+"""Fabrics side by side; the colour of a cable is the share of time for which it was paused."""
 
 from __future__ import annotations
 

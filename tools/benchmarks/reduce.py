@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast one core reduces, by dtype, beside numpy and the machine's memory."""
+"""Reduction throughput of one core by dtype, compared with numpy and the machine's memory."""
 
 from __future__ import annotations
 

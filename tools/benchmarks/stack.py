@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stack adds to AF_XDP: one reliable connection against a bare loop, and against TCP."""
+"""Overhead of the stack on AF_XDP: one reliable connection against a bare loop and against TCP."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each end of the cable does in `tools/bench stack`: a bare loop, a reliable connection, TCP."""
+"""The two ends of the cable in `tools/bench stack`: a bare loop, a reliable connection, TCP."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a soft switch carries: frames a second on one core, an incast with PFC and without, and HiPS over six."""
+"""Performance of a soft switch: frames per second on one core, an incast with and without PFC, HiPS over six."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hipsnet top` costs: CPU time of its whole process, in real terminals, on a fabric of 64 servers."""
+"""CPU time of `hipsnet top`, the whole process in real terminals, on a fabric of 64 servers."""
 
 from __future__ import annotations
 

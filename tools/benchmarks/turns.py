@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of a benchmark: a bar while they go, then their results as a table, JSON, or both."""
+"""The turns of a benchmark: a progress bar, then the results as a table, JSON, or both."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cable between two namespaces of its own, with the forwarding program at both ends."""
+"""A cable between two namespaces, with the forwarding program at both ends."""
 
 from __future__ import annotations
 

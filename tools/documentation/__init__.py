@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the documentation that are made from the code; `tools/docs` writes them, a test compares them."""
+"""The generated parts of the documentation: `tools/docs` writes them, a test compares them."""

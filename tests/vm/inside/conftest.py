@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several of the machine's tests share: network cards that the test module makes."""
+"""Fixtures that several tests in the machine share: network cards made by the test module."""
 
 from __future__ import annotations
 

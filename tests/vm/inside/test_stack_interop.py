@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our reliable connection and the kernel's rdma_rxe understand each other, also when packets are lost."""
+"""Our reliable connection interoperates with the kernel's rdma_rxe, also when packets are lost."""
 
 from __future__ import annotations
 

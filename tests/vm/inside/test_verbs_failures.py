@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong over RDMA is told as over TCP: rank, peer, level, and the verbs' own words; nothing leaks."""
+"""Failures over RDMA are reported as over TCP: rank, peer, level and the verbs' own status; no leaks."""
 
 from __future__ import annotations
 

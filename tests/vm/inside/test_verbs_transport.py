@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs transport itself, two of them in one process: what it keeps, gives back, waits for and tells."""
+"""The verbs transport with both ends in one process: registrations, closing, waiting and events."""
 
 from __future__ import annotations
 
