@@ -41,7 +41,7 @@ PRIORITIES = tuple({26: 3, 10: 4}.get(dscp, 0) for dscp in range(64))
 
 @dataclass(frozen=True)
 class Rig:
-    """A node with its program; everything runs in one thread that lives in the node's namespace."""
+    """A node with its program; everything runs in one thread inside the node's namespace."""
 
     fabric: str
     node: str
@@ -51,7 +51,7 @@ class Rig:
         return self.thread.submit(function, *args, **options).result()
 
     def run(self, frame: bytes, port: int = 0, **options: Any) -> tuple[str, bytes]:
-        """(verdict, frame out) of the program for a frame that comes in at a port."""
+        """Return (verdict, output frame) of the program for a frame received on a port."""
         return self.inside(self._run, frame, port, options)
 
     def counted(
@@ -111,6 +111,6 @@ def node(name: str, attach: Callable[..., Any]) -> Iterator[Rig]:
 
 
 def quieten() -> None:
-    """No IPv6 in the namespace of the caller (/proc/sys/net shows the namespace of the reading thread)."""
+    """Disable IPv6 in the namespace of the caller (/proc/sys/net shows the namespace of the reading thread)."""
     for scope in ("all", "default"):
         Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")

@@ -10,7 +10,7 @@ from tests.kernel.frames import BROADCAST, IPV6, MAC_CONTROL, OTHER, ethernet, i
 from tests.kernel.rig import Rig
 
 FRAMES = {
-    "IPv4 for anybody": ethernet(ipv4("10.1.0.1"), to=OTHER),
+    "IPv4 for another MAC": ethernet(ipv4("10.1.0.1"), to=OTHER),
     "broken IPv4": ethernet(ipv4("10.1.0.1", check=1)),
     "broadcast": ethernet(bytes(46), to=BROADCAST),
     "IPv6": ethernet(bytes(46), kind=IPV6),

@@ -27,7 +27,7 @@ FRAMES = {
     "1500": ethernet(ipv4("10.0.0.1", bytes(range(256)) * 5 + bytes(200))),
     "RoCE with an MTU of 4096": ethernet(ipv4("10.0.0.1", bytes(range(256)) * 16)),
     "9000 in several buffers": ethernet(ipv4("10.0.0.1", bytes(range(256)) * 35)),
-    "tagged by somebody else": ethernet(b"\x00\x07\x08\x00" + bytes(60), kind=VLAN),
+    "tagged by another program": ethernet(b"\x00\x07\x08\x00" + bytes(60), kind=VLAN),
     "tagged twice, 9022 bytes": ethernet(b"\x00\x07\x81\x00\x00\x08\x08\x00" + bytes(9000), kind=VLAN),
 }
 NODES = ("router", "switch")
@@ -35,7 +35,7 @@ NODES = ("router", "switch")
 
 @pytest.fixture(params=NODES)
 def delayed(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    """A node whose port 0 has a delay and an empty ring."""
+    """A node with a delay and an empty ring on port 0."""
     rig: Rig = request.getfixturevalue(request.param)
     delay.set_delay(rig.fabric, rig.node, 0, DELAY_US, RING_BYTES)
     yield rig
@@ -43,7 +43,7 @@ def delayed(request: pytest.FixtureRequest) -> Iterator[Rig]:
 
 
 def held(rig: Rig) -> list[tuple[int, bytes]]:
-    """(due time in ns, frame) of all that is in the ring of port 0, as the process that sends it reads it."""
+    """Return (due time in ns, frame) of each entry in the ring of port 0, as the delay line reads it."""
     page = mmap.PAGESIZE
     with bpf.closing(bpf.open_map(delay.read(rig.fabric, rig.node)[0].ring)) as fd:
         size = bpf.map_info(fd).max_entries

@@ -45,7 +45,7 @@ PAYLOAD = bytes(range(64))
 
 @dataclass(frozen=True)
 class Case:
-    """`out` None: the frame is as it came. `reason` names the one counter that moves."""
+    """`out` None: the frame is unchanged. `reason` names the one counter that increases."""
 
     description: str
     frame: bytes
@@ -306,7 +306,7 @@ def test_checksum_follows_the_ttl(
     verdict, out = router.run(ethernet(packet(ttl)))
     assert verdict == "redirect"
     assert checksum(out[14:34]) == 0
-    # Of the two zeros of ones' complement either may come out: what a full sum writes as 0000 may be ffff.
+    # Ones' complement has two zeros: where a full sum gives 0000, the update may give ffff.
     expected = ethernet(packet(ttl - 1), to=NEXT, source=PORT1)
     assert out == expected or (out[24:26], expected[24:26]) == (b"\xff\xff", b"\0\0")
 

@@ -32,7 +32,7 @@ def cabled() -> Iterator[Rig]:
 
 
 def across(frame: bytes, into: str, out_of: str) -> bytes:
-    """Put a frame on one cable and take the next IPv4 frame from another."""
+    """Send a frame on one cable and return the next IPv4 frame from another."""
     with (
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as receiver,
@@ -70,7 +70,7 @@ def test_a_lower_mtu_is_seen_within_256_frames_of_a_cpu_and_a_higher_one_at_once
     assert cabled.counted(frame)[2] == {"forwarded": 1}
     try:
         cabled.inside(set_mtu, "p1", 1500)
-        for _ in range(256 * (os.cpu_count() or 1)):  # every CPU counts for itself
+        for _ in range(256 * (os.cpu_count() or 1)):  # each CPU has its own count
             reasons = cabled.counted(frame)[2]
             if reasons == {"up_mtu": 1}:
                 break

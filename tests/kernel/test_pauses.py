@@ -34,7 +34,7 @@ def reason(router: Rig, frame: bytes, port: int = 0) -> str:
 
 @contextmanager
 def paused(router: Rig, priority: int) -> Iterator[Any]:
-    """An endpoint at port 0 that holds frames of port 1, whose other end has just paused a priority."""
+    """An endpoint on port 0 that holds frames of port 1; the peer of port 1 has just paused a priority."""
     with endpoint(router, 0), mapped_pauses(router.fabric, router.node) as rows:
         row = rows[1:2]
         row["quantum_ps"], row["polled_ns"] = QUANTUM_PS, now() + 10 * S

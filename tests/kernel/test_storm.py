@@ -33,12 +33,12 @@ DETECT_MS, RESTORE_MS = 400, 200
 XOFF, XON = pfc(1 << PRIORITY), pfc(1 << PRIORITY, (0,) * 8)
 PAUSED = ethernet(ipv4(FAR, tos=26 << 2))
 OTHERS = ethernet(ipv4(FAR, tos=0))
-"""Of priority 0, which nobody pauses."""
+"""A frame of priority 0, which is never paused."""
 
 
 @contextmanager
 def watched(router: Rig, action: Action) -> Iterator[int]:
-    """A watchdog on the router; how many storms there were before."""
+    """Enable the watchdog on the router; yield the number of earlier storms."""
     watchdog = Watchdog(DETECT_MS, RESTORE_MS, action, RATE)
     before = sum(storm.number for storm in read_storms(router.fabric, router.node))
     assert not has_watchdog(router.fabric, router.node, watchdog)
@@ -68,7 +68,9 @@ def test_a_storm_and_its_end_are_detected_without_a_process(router: Rig, action:
     after = "drop_storm" if action == "drop" else "forwarded"
     with watched(router, action) as before:
         assert reason(router, XOFF, port=1) == "drop_pfc"
-        assert reason(router, PAUSED) == "forwarded"  # not for so long, and nobody could hold it
+        assert (
+            reason(router, PAUSED) == "forwarded"
+        )  # not paused for that long, and there is no endpoint to hold it
         time.sleep(DETECT_MS / 1e3)
         assert reason(router, OTHERS) == "forwarded"
         assert sum(found.number for found in read_storms(router.fabric, router.node)) == before
@@ -122,11 +124,11 @@ def test_without_a_watchdog_pauses_change_nothing(router: Rig) -> None:
     router.run(XOFF, port=1)
     assert reason(router, PAUSED) == "forwarded"
     with endpoint(router, 0):
-        assert reason(router, PAUSED) == "forwarded"  # it looks after no pauses
+        assert reason(router, PAUSED) == "forwarded"  # pauses are not tracked
 
 
 def test_a_pause_that_came_after_the_clock_was_read_is_no_storm(router: Rig) -> None:
-    """On another CPU, while this one was at work on a frame."""
+    """A pause received on another CPU while this one processes a frame."""
     with watched(router, "drop") as before, mapped_pauses(router.fabric, router.node) as rows:
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         rows["since_ns"][1][PRIORITY] = rows["until_ns"][1][PRIORITY] = now + 10**9
@@ -138,14 +140,14 @@ def test_a_pause_that_came_after_the_clock_was_read_is_no_storm(router: Rig) -> 
 
 @contextmanager
 def restless(router: Rig, port: int) -> Iterator[None]:
-    """A port for which every frame ends a storm, or begins one; no frame leaves by it, so each can come again."""
+    """A port on which every frame ends or begins a storm; no frame leaves by it, so each can be sent again."""
     with opened_map(router.fabric, router.node, "forward", "transmit") as (fd, layout):
         ifindex = bpf.lookup(fd, port_key(port), layout.value.itemsize)
         assert ifindex is not None
         with mapped_pauses(router.fabric, router.node) as rows:
             before = rows[port].copy()
             rows["until_ns"][port] = 2**63
-            rows["restore_ns"][port] = 2**64 - 2**63  # so it is over at once
+            rows["restore_ns"][port] = 2**64 - 2**63  # so it ends at once
             rows["detect_ns"][port] = 0
             rows["storm_action"][port] = 1
             bpf.delete(fd, port_key(port))
@@ -158,7 +160,7 @@ def restless(router: Rig, port: int) -> Iterator[None]:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs")
 def test_a_storm_seen_by_two_cpus_at_once_is_one_storm(router: Rig) -> None:
-    """Each storm costs the one frame that found it: so there are as many storms as frames lost to them."""
+    """Each storm drops the one frame that detected it, so storms and dropped frames are equal in number."""
     frames = 200_000
     together = Barrier(2)
     cpus = sorted(os.sched_getaffinity(0))

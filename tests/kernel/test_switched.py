@@ -15,7 +15,7 @@ from tests.kernel.rig import Rig, node
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[Rig]:
-    """Three ports of a soft switch that does not run; tests/lab/test_lossless.py has one that does."""
+    """Three ports of a soft switch that is not running; tests/lab/test_lossless.py tests a running one."""
     with node("soft", attach_switched) as rig:
         yield rig
 

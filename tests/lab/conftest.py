@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def labs(folder: Path) -> Iterator[Callable[..., Lab]]:
-    """Make labs: `make(fabric, **sections)` writes a file; what it became is removed in the end."""
+    """Make labs: `make(fabric, **sections)` writes a file; the lab is destroyed after the test."""
     if os.geteuid() != 0:
         pytest.skip("root: makes network namespaces")
     made: list[Lab] = []
@@ -42,21 +42,21 @@ def labs(folder: Path) -> Iterator[Callable[..., Lab]]:
 
 @pytest.fixture
 def make_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
-    """Make labs of the test's own."""
+    """Make labs for one test."""
     with labs(tmp_path) as make:
         yield make
 
 
 @pytest.fixture(scope="module")
 def make_shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
-    """Make labs for all tests of a module that leave them as they are."""
+    """Make labs shared by the tests of a module, which do not change them."""
     with labs(tmp_path_factory.mktemp("labs")) as make:
         yield make
 
 
 @pytest.fixture
 def foreign() -> Iterator[Callable[[str], str]]:
-    """Make namespaces that are not hipsnet's; they are removed in the end."""
+    """Make namespaces outside hipsnet; they are removed after the test."""
     made: list[str] = []
 
     def make(name: str) -> str:

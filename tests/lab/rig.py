@@ -29,7 +29,7 @@ BCUBE_3_2 = {"kind": "bcube", "n": 3, "levels": 2}
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and what it printed."""
+    """The exit code and output of a command."""
 
     returncode: int
     stdout: str
@@ -37,7 +37,7 @@ class Done:
 
 
 def hipsnet(*arguments: object) -> Done:
-    """Run the command line in this process: the whole of it, but for the start of an interpreter."""
+    """Run the command line in this process, without starting an interpreter."""
     output, errors = io.StringIO(), io.StringIO()
     code: object = 0
     with (
@@ -53,20 +53,20 @@ def hipsnet(*arguments: object) -> Done:
 
 
 def hipsnet_process(*arguments: object) -> Done:
-    """Run the command line as a process of its own."""
+    """Run the command line in a separate process."""
     command = command_line(*arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=REPOSITORY, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 def command_line(*arguments: object) -> list[str]:
-    """What `hipsnet ARGUMENTS` is without an installed script."""
+    """Return the command for `hipsnet ARGUMENTS` without an installed script."""
     return [sys.executable, "-c", "from orchestrator.cli import main; main()", *map(str, arguments)]
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What can be left of a fabric on a machine."""
+    """Traces that a fabric can leave on a machine."""
 
     namespaces: tuple[str, ...]
     links: tuple[str, ...]
@@ -76,7 +76,7 @@ class Traces:
 
 
 def traces(name: str) -> Traces:
-    """List everything that carries the name of a fabric, and the links of the default namespace."""
+    """List everything named after a fabric, and the links of the default namespace."""
     pinned = pins.ROOT / name
     remembered = state.folder(name)
     return Traces(
@@ -90,16 +90,16 @@ def traces(name: str) -> Traces:
 
 @dataclass
 class Lab:
-    """A topology file in a folder of the test's own."""
+    """A topology file in a temporary folder, and commands on it."""
 
     name: str
     file: Path
     content: dict[str, Any]
 
     def edit(self, **sections: Any) -> None:
-        """Write the file anew with these sections replaced."""
+        """Rewrite the file with these sections replaced."""
         self.content |= sections
-        self.file.write_text(json.dumps(self.content))  # YAML takes JSON
+        self.file.write_text(json.dumps(self.content))  # JSON is valid YAML
 
     def run(self, command: str, *arguments: object) -> Done:
         """Run `hipsnet COMMAND FILE ARGUMENTS`."""
@@ -127,7 +127,7 @@ class Lab:
         return report
 
     def load(self) -> tuple[Topology, Fabric]:
-        """The file as the commands read it."""
+        """Load the file as the commands do."""
         return topology_file.load(self.file)
 
     def namespace(self, node: str) -> str:
@@ -135,12 +135,12 @@ class Lab:
         return f"{self.name}-{node}"
 
     def ip(self, node: str, *arguments: str) -> str:
-        """What `ip ARGUMENTS` prints on a node."""
+        """Return the output of `ip ARGUMENTS` on a node."""
         return run("ip", "-n", self.namespace(node), *arguments)
 
 
 def run(*command: str) -> str:
-    """Run another program; its failure fails the test."""
+    """Run another program; the test fails if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout

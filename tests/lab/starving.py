@@ -46,7 +46,7 @@ def stopped_now_and_then(found: Found, stopped_s: float, going_s: float) -> Iter
 
 @contextmanager
 def busy_processors(loops_each: int = 2) -> Iterator[None]:
-    """So many processes on each processor that never sleep."""
+    """Run busy loops on each CPU."""
     count = loops_each * len(os.sched_getaffinity(0))
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:

@@ -32,7 +32,7 @@ PROCESSES: dict[str, Callable[[str], Running]] = {
 
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """A lab with a soft switch and a delay line; the working directory is that of its file."""
+    """A lab with a soft switch and a delay line; the working directory is the folder of its file."""
     lab = make_lab(link={"delay": "100us"}, pfc={"priorities": [3]}, lab={"switch": "lossless"})
     lab.provision()
     monkeypatch.chdir(lab.file.parent)
@@ -69,7 +69,9 @@ def test_top_shows_a_banner_while_a_process_does_not_run(lab: Lab, name: str) ->
         await pilot.pause()
         shown = text(app)
         assert f"! {name} of {lab.name} is not running: " in shown[1]
-        assert f" run `hipsnet provision {lab.file.name}`" in shown[2]  # in one piece, to be copied
+        assert (
+            f" run `hipsnet provision {lab.file.name}`" in shown[2]
+        )  # on one line, so that it can be copied
         assert max(len(line) for line in shown) <= 80
         await pilot.press("4")
         await pilot.pause()

@@ -38,7 +38,7 @@ def after(fabric: Fabric, server: Server) -> Server:
 
 
 def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> AbstractContextManager[Stack]:
-    """A server's endpoint, which works all the while."""
+    """The endpoint of a server, polled continuously."""
     folder = pins.node_folder(lab.name, server.name)
     configs = [
         PortConfig(
@@ -52,7 +52,7 @@ def stack_of(lab: Lab, server: Server, watchdog: tuple[int, int, str]) -> Abstra
 
 @contextmanager
 def sender(lab: Lab, port: Port) -> Iterator[socket.socket]:
-    """Sends by a port, past everything that would honour a pause."""
+    """Send on a port and bypass everything that honours a pause."""
     with (
         namespace.inside(lab.namespace(port.node)),
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as made,
@@ -61,8 +61,8 @@ def sender(lab: Lab, port: Port) -> Iterator[socket.socket]:
         yield made
 
 
-def close_the_circle(lab: Lab, fabric: Fabric) -> None:
-    """Pause every server's way onward once; meanwhile each sends, through its neighbour, to the one behind it."""
+def close_the_cycle(lab: Lab, fabric: Fabric) -> None:
+    """Pause each server's onward port once, while each server sends through its neighbour to the next one."""
     ways = [onward(server) for server in fabric.servers]
     with ExitStack() as closing:
         back = [closing.enter_context(sender(lab, fabric.peer(port))) for port in ways]
@@ -103,15 +103,15 @@ def test_a_deadlock_that_sustains_itself_is_named_and_broken(make_lab: MakeLab) 
             return sum(count[counter] for count in counts)
 
         assert deadlocks(lab) == []
-        close_the_circle(lab, fabric)
-        time.sleep(2 * XOFF_S)  # nobody but the circle itself pauses any more
+        close_the_cycle(lab, fabric)
+        time.sleep(2 * XOFF_S)  # from now on only the cycle itself sends pauses
         names = [f"{server.name}.{onward(server).name}" for server in ring]
-        while not (found := deadlocks(lab)):  # an interval that a busy machine has cut is none
+        while not (found := deadlocks(lab)):  # a scheduling delay can interrupt the deadlock for an interval
             assert total("storms") == 0, "broken before it was seen"
         assert found == [{"priority": PRIORITY, "queues": names}]
         end = time.monotonic() + 30
         while total("storms") == 0 or deadlocks(lab):
             assert time.monotonic() < end, "it is not broken"
-        # One that lets go is enough for all.
+        # One restored port releases all.
         assert 0 < total("storm_dropped") <= 4 * FRAMES
         assert total("transit_dropped") == 0

@@ -31,7 +31,7 @@ GROUP = {"kind": "bcube", "n": 2, "levels": 1}
 CABLE = "s0.p0"
 PORT = 4791
 LATE_S = 2.0
-"""How late a frame may be before a test calls it lost: the machine may be busy with other things."""
+"""Time after which a test declares a frame lost; generous, for a busy machine."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def address(lab: Lab, node: str, port: int = 0) -> str:
 
 
 def one_way_s(lab: Lab, source: str, to: str, count: int = 8) -> list[float]:
-    """How long datagrams took from one server to another, of sizes from nothing to a whole MTU."""
+    """Measure the one-way delay of datagrams of all sizes from empty to a full MTU."""
     took = []
     with receiver(lab, to) as there, sender(lab, source) as here:
         for number in range(count):
@@ -85,7 +85,7 @@ def the_process(lab: Lab) -> delay_line.Running:
 
 
 def delays(lab: Lab) -> set[int]:
-    """The delays in microseconds of all ports, as inspect has them."""
+    """The delays in microseconds of all ports, as reported by inspect."""
     return {port["delay_us"] for node in lab.inspect()["nodes"] for port in node["ports"]}
 
 
@@ -166,7 +166,7 @@ def test_one_cable_of_many_is_delayed_alone(make_lab: MakeLab) -> None:
 
 
 def raw(lab: Lab, node: str, protocol: int = 0) -> socket.socket:
-    """A socket on the port p0 of a node that sends, and with a protocol hears, whole frames."""
+    """A socket on port p0 of a node that sends whole frames and, with a protocol, receives them."""
     with inside(lab.namespace(node)):
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
@@ -198,7 +198,7 @@ def test_frames_of_every_kind_arrive_whole_and_in_order(make_lab: MakeLab) -> No
             if direction != socket.PACKET_OUTGOING:
                 heard.append(frame)
     plain = [frame for frame in heard if frame[12:14] != b"\x81\x00"]
-    # The kernel takes a VLAN tag off before a socket sees the frame.
+    # The kernel strips the VLAN tag before the socket receives the frame.
     assert [frame for frame in plain if frame in set(sent)] == [
         frame for frame in sent if frame[12:14] != b"\x81\x00"
     ]
@@ -281,7 +281,7 @@ def kill(lab: Lab) -> None:
 
 
 def unname(lab: Lab) -> None:
-    """Take away the name of the namespace in which the delay line lives."""
+    """Remove the name of the delay line's namespace."""
     run("ip", "netns", "del", the_process(lab).arguments[-2])
 
 

@@ -63,7 +63,7 @@ def test_the_record_may_be_lost(make_lab: MakeLab) -> None:
 
 
 def test_all_clears_every_fabric_and_nothing_else(make_lab: MakeLab) -> None:
-    """In a mount namespace of its own, which sees only the fabrics of this test."""
+    """Runs in a private mount namespace, in which only the fabrics of this test exist."""
     first, second = make_lab(), make_lab({"kind": "torus", "dims": [3]})
     program = f"""
 import json, subprocess, sys

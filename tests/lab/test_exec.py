@@ -18,7 +18,7 @@ MakeLab = Callable[..., Lab]
 
 @contextmanager
 def sleeper(lab: Lab, node: str, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that lives on a node until somebody ends it."""
+    """A process that runs on a node until it is killed."""
     process = subprocess.Popen(
         command_line("exec", lab.file, node, "--", *command),
         stdout=subprocess.PIPE,
@@ -76,7 +76,7 @@ def test_a_server_resolves_its_own_name_and_the_others(make_lab: MakeLab) -> Non
 
 
 def test_a_destroy_is_not_held_up_by_the_mounts_of_a_program(make_lab: MakeLab) -> None:
-    """A program's mount namespace has copies of the namespaces' mounts, which go with the originals."""
+    """A program's mount namespace has copies of the namespace mounts, which are removed with the originals."""
     lab = make_lab()
     before = traces(lab.name)
     lab.provision()

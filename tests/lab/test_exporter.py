@@ -39,7 +39,7 @@ def programs() -> None:
 
 @contextmanager
 def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs as long as the block, and ends well."""
+    """A program that runs for the duration of the block and exits with 0."""
     with subprocess.Popen(
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -63,7 +63,7 @@ def get(url: str) -> str:
 
 @pytest.fixture
 def exported(make_lab: Callable[..., Lab]) -> Iterator[tuple[Lab, str]]:
-    """A lab, and the address at which its exporter answers."""
+    """A lab, and the address of its exporter."""
     lab = make_lab(pfc={"priorities": [3]})
     lab.provision()
     with running(*command_line("exporter", lab.file, "--port", "0")) as process:
@@ -73,13 +73,13 @@ def exported(make_lab: Callable[..., Lab]) -> Iterator[tuple[Lab, str]]:
 
 
 class Prometheus:
-    """A server with its data in a folder of the test's own."""
+    """A Prometheus server with its data in a temporary folder."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def ask(self, query: str) -> list[dict[str, Any]]:
-        """What an instant query gives."""
+        """Return the result of an instant query."""
         answer = json.loads(
             get(f"http://{self._address}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
         )
@@ -137,9 +137,13 @@ def test_prometheus_has_what_was_on_the_wire(exported: tuple[Lab, str], tmp_path
 
 
 def check_dashboard(prometheus: Prometheus) -> None:
-    """Every query of the dashboard is one, and gives something where something is counted."""
+    """Every query of the dashboard is valid and returns data where counters exist."""
     board = json.loads((MONITORING / "dashboard.json").read_text())
-    uncounted = ("pause_seconds", "ecn_marked", "frames lost")  # by bridges, and where nothing is lost
+    uncounted = (
+        "pause_seconds",
+        "ecn_marked",
+        "frames lost",
+    )  # not counted by bridges; no losses in this lab
     for panel in board["panels"]:
         for target in panel["targets"]:
             query = target["expr"].replace("$fabric", ".*").replace("$__rate_interval", "5s")

@@ -23,7 +23,7 @@ def lab(make_lab: MakeLab) -> Lab:
 
 
 def port(lab: Lab, node: str, name: str) -> dict[str, Any]:
-    """What inspect says of one port."""
+    """Return what inspect reports for one port."""
     (found,) = [found for found in lab.inspect()["nodes"] if found["name"] == node]
     (there,) = [found for found in found["ports"] if found["name"] == name]
     return there

@@ -23,7 +23,7 @@ MakeLab = Callable[..., Lab]
 
 @dataclass(frozen=True)
 class Host:
-    """A namespace that the test made, with veths of its own as NICs."""
+    """A namespace of the test, with veths as NICs."""
 
     server: str
     namespace: str
@@ -38,7 +38,7 @@ class Host:
         return run("ip", "netns", "exec", self.namespace, *command)
 
     def condition(self) -> dict[str, Any]:
-        """Everything that provisioning could have changed, in the words of other programs."""
+        """Everything that provisioning can change, as other programs print it."""
         cards = [link["ifname"] for link in json.loads(self.run("ip", "-j", "link"))]
         links = json.loads(self.run("ip", "-j", "-d", "addr"))
         for link in links:
@@ -60,7 +60,7 @@ class Host:
 
 @pytest.fixture
 def hosts(make_lab: MakeLab, foreign: Callable[[str], str]) -> Iterator[tuple[Lab, list[Host]]]:
-    """Three hosts on one switch: BCube(3,1), each with its NIC `eth1` and a past of its own."""
+    """Three hosts on one switch: BCube(3,1), each with a NIC `eth1` and settings of its own."""
     lab = make_lab({"kind": "bcube", "n": 3, "levels": 1})
     switch = foreign(f"{lab.name}h-sw")
     run("ip", "-n", switch, "link", "add", "name", "sw0", "type", "bridge")
@@ -147,14 +147,14 @@ def in_echos(host: Host) -> int:
 
 
 def test_only_the_ports_forward_and_filter_loosely(hosts: tuple[Lab, list[Host]]) -> None:
-    """Even if `all` is strict, an answer may come by another port; other interfaces forward nothing."""
+    """Even if `all` is strict, replies may arrive on another port; other interfaces do not forward."""
     lab, (first, second, _) = hosts
     for host in (first, second):
         host.run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1")
         host.run("ip", "link", "add", "other", "up", "type", "bridge")
     before = first.condition()["settings"]
     provision(lab, second)
-    provision(lab, first)  # each has answered the other's ARP by now
+    provision(lab, first)  # both have resolved each other's MAC by now
     settings = {
         f"{name}.{key}": first.run("sysctl", "-n", f"net.ipv4.conf.{name}.{key}").strip()
         for name in ("all", "default", "other", "eth1")
@@ -165,7 +165,7 @@ def test_only_the_ports_forward_and_filter_loosely(hosts: tuple[Lab, list[Host]]
         "all.rp_filter": "1", "default.rp_filter": "0", "other.rp_filter": "0", "eth1.rp_filter": "2",
     }  # fmt: skip
     assert first.run("sysctl", "-n", "net.ipv4.ip_forward").strip() == "0"
-    # The answer leaves by another interface: a strict filter would drop the request.
+    # The reply leaves by another interface: a strict filter would drop the request.
     first.run("ip", "rule", "add", "to", "10.255.0.1", "lookup", "99")
     first.run("ip", "route", "add", "10.255.0.1", "dev", "other", "table", "99")
     echos = in_echos(first)

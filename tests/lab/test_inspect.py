@@ -154,7 +154,7 @@ def test_a_lost_state_folder_is_drift_that_provision_repairs_in_place(make_lab: 
 
 
 def places(lab: Lab) -> dict[str, int]:
-    """The namespaces of a lab, by the number that changes when one is made anew."""
+    """The inode number of each namespace of a lab; it changes if the namespace is made again."""
     names = (name for name in namespace.names() if name.startswith(f"{lab.name}-"))
     return {name: (namespace.NAMED / name).stat().st_ino for name in names}
 

@@ -36,7 +36,7 @@ with hipsnet.init() as comm:
 
 @pytest.fixture(scope="module")
 def lab(make_shared_lab: MakeLab) -> Lab:
-    """A BCube(2,2) that its tests leave as it is."""
+    """A BCube(2,2) shared by the tests, which do not change it."""
     lab = make_shared_lab(BCUBE_2_2)
     lab.provision()
     return lab
@@ -69,7 +69,7 @@ def test_a_failure_is_one_message(lab: Lab, program: Path, how: str, code: int, 
     assert len(lines) == 2, done.stderr
     assert re.fullmatch(f"hipsnet: {first}", lines[0]), lines
     assert lines[1].startswith("hipsnet: the other 3 ranks: ") and "--verbose" in lines[1]
-    # Only the rank that failed by itself shows a traceback, and that is its own.
+    # Only the rank that failed first prints a traceback, its own.
     assert "CollectiveError" not in re.sub(r"^hipsnet: .*$", "", done.stderr, flags=re.MULTILINE)
     assert done.stderr.count("Traceback") == (1 if how == "raise" else 0)
 
@@ -107,7 +107,7 @@ def test_a_report_that_cannot_be_delivered_is_printed_as_always(lab: Lab, progra
 
 
 def interrupted(command: list[str], number: signal.Signals, ready: Callable[[str], bool]) -> Done:
-    """Run a command until it prints what it is waited for, then send it a signal."""
+    """Run a command until it prints the expected text, then send it a signal."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
     ) as process:
@@ -149,7 +149,7 @@ def test_an_interrupted_measurement_keeps_its_results(lab: Lab, tmp_path: Path) 
 
 
 def test_a_second_job_is_warned_and_runs(lab: Lab) -> None:
-    """The list of jobs is that of the fabric, also while a measurement runs."""
+    """A running measurement is in the fabric's list of jobs."""
     command = command_line("run", lab.file, "--size", "64K", "-n", "100000")
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY
@@ -183,7 +183,7 @@ def test_a_dead_process_of_the_lab_is_named(make_lab: MakeLab, tmp_path: Path, w
     sentence = f"hipsnet: {what} of {lab.name} is not running"
     (line,) = [line for line in ours(done) if line.startswith(sentence)]
     assert f"run `hipsnet provision {lab.file}`" in line
-    # The next job does not even begin.
+    # The next job is refused before it starts.
     done = lab.run("run", "--", "true")
     assert (done.returncode, done.stderr) == (1, line + "\n")
     assert lab.run("provision").returncode == 0

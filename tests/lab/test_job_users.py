@@ -36,7 +36,7 @@ pathlib.Path(sys.argv[1], f"rank{comm.rank}").write_text("done")
 
 @pytest.fixture(scope="module")
 def lab(make_shared_lab: MakeLab) -> Lab:
-    """A ring of three that its tests leave as it is."""
+    """A ring of three shared by the tests, which do not change it."""
     lab = make_shared_lab({"kind": "torus", "dims": [3]}, link={"rate": "unlimited", "mtu": 9000})
     lab.provision()
     return lab
@@ -44,7 +44,7 @@ def lab(make_shared_lab: MakeLab) -> Lab:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder of nobody's, with the program and the topology file's copy."""
+    """A folder owned by user nobody, with the program and a copy of the topology file."""
     with tempfile.TemporaryDirectory(prefix="hipsnet-nobody-") as folder:
         os.chown(folder, NOBODY.pw_uid, NOBODY.pw_gid)
         (Path(folder) / "sums.py").write_text(SUMS)
@@ -52,7 +52,7 @@ def place() -> Iterator[Path]:
 
 
 def run(lab: Lab, place: Path, *arguments: object, **environ: str) -> Done:
-    """`hipsnet run` on a copy of the file that everybody can read."""
+    """Run `hipsnet run` on a world-readable copy of the file."""
     file = place / "topology.yaml"
     file.write_text(lab.file.read_text())
     done = subprocess.run(
@@ -65,7 +65,7 @@ def run(lab: Lab, place: Path, *arguments: object, **environ: str) -> Done:
 
 @pytest.mark.parametrize("transport", ["tcp", "xdp"])
 def test_a_program_runs_as_the_user(lab: Lab, place: Path, transport: str) -> None:
-    for _ in range(2 if transport == "xdp" else 1):  # the second job finds nothing of the first
+    for _ in range(2 if transport == "xdp" else 1):  # the first job leaves nothing for the second to find
         done = run(lab, place, "--user", "nobody", "--transport", transport, "--", "python", "sums.py", place)
         assert done.returncode == 0, done.stderr
         files = sorted(place.glob("rank*"))

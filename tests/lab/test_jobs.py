@@ -30,7 +30,7 @@ with hipsnet.init() as comm:
 
 
 def sent_bytes(lab: Lab, node: str) -> dict[str, int]:
-    """What each port of a node has sent, by the kernel's own interface counters."""
+    """Bytes sent by each port of a node, from the kernel's interface counters."""
     links: list[dict[str, Any]] = json.loads(lab.ip(node, "-j", "-s", "link"))
     return {link["ifname"]: link["stats64"]["tx"]["bytes"] for link in links if link["ifname"] != "lo"}
 
@@ -46,7 +46,7 @@ def test_hips_spreads_its_bytes_over_all_ports(make_lab: MakeLab, fabric: dict[s
     (result,) = json.loads(done.stdout)["results"]
     assert result["correct"] is True
     ports = len(built.servers[0].ports)
-    # Warm-up there is none; each iteration sends 2(N-1)/N of the vector, in equal parts by every port.
+    # No warm-up; each iteration sends 2(N-1)/N of the vector, in equal parts over all ports.
     least = 3 * 2 * 8 / 9 * (8 << 20) / ports
     for server in built.servers:
         now = sent_bytes(lab, server.name)
@@ -77,7 +77,7 @@ def test_a_cut_cable_ends_the_job_and_is_named(make_lab: MakeLab, tmp_path: Path
         job.wait()
     assert job.returncode == 1, output
     assert "at level 0" in output and "it has been silent for 3." in output
-    assert "rank 4" in output  # s11, by one of its neighbours or by itself of them
+    assert "rank 4" in output  # s11, named by one of its neighbours or by itself
     assert "bytes received" in output
     assert "s11" in run("ip", "netns") and not any("endless.py" in line for line in _processes())
 
@@ -109,14 +109,14 @@ mpi.MPI_Finalize()
 
 @pytest.fixture(scope="module")
 def quiet_lab(make_shared_lab: MakeLab) -> Lab:
-    """A BCube(2,2) that its tests leave as it is."""
+    """A BCube(2,2) shared by the tests, which do not change it."""
     lab = make_shared_lab()
     lab.provision()
     return lab
 
 
 def without(*names: str) -> dict[str, str]:
-    """The environment of a shell in which nobody has set these, nor activated anything."""
+    """The environment of a shell without these variables and without an activated virtual environment."""
     environ = {name: value for name, value in os.environ.items() if name not in names}
     return environ | {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
 
@@ -130,7 +130,7 @@ def test_gloo_works_with_nothing_set(quiet_lab: Lab, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("summed") == 4
-    assert "cannot be retrieved" not in done.stderr  # c10d's word for an address without a name
+    assert "cannot be retrieved" not in done.stderr  # the message of c10d for an address without a name
     for node, sent in before.items():
         assert sent_bytes(quiet_lab, node)["p0"] - sent["p0"] > 2 * 3 / 4 * 400_000
 

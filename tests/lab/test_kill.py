@@ -25,7 +25,7 @@ _OURS = ("/hipsnet/node/", "/orchestrator/")
 def killed_after(calls: int | None, *arguments: object) -> int:
     """Run the command in a child that kills itself at its call number `calls` of one of our functions.
 
-    Every function of the node and the lab rooms counts, and every request to the kernel: one that is killed
+    Every function of the packages node and lab counts, and every request to the kernel: one that is killed
     "at a call" has done all that comes before it and nothing that comes after. The number of calls differs a
     little from run to run (the kernel's answers come in more or fewer pieces), so the last point may not be
     reached. Returns how many calls there were.
@@ -64,7 +64,7 @@ def points(total: int) -> list[int]:
 
 
 def assert_whole(lab: Lab) -> None:
-    """The next run completes the lab, and there is nothing left to do after it."""
+    """The next run completes the lab, and a further run changes nothing."""
     lab.provision()
     assert lab.provision() == []
     assert lab.inspect()["drift"] == 0
@@ -91,7 +91,7 @@ def test_a_killed_provision_is_completed_or_removed(lab: Lab) -> None:
 
 
 def test_a_killed_change_is_completed(lab: Lab) -> None:
-    """From BCube to a torus: nodes and cables go, others come, all others change."""
+    """From BCube to a torus: nodes and cables are removed, added and changed."""
     clean = traces(lab.name)
     lab.provision()
     lab.edit(fabric=TORUS, link={"mtu": 1500})

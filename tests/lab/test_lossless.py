@@ -45,7 +45,7 @@ def the_process(lab: Lab) -> soft_switch.Running:
 
 
 def read(lab: Lab) -> dict[str, SwitchCounters]:
-    """The counters, when the switches have brought them up to now."""
+    """Read the counters after the switches have updated them."""
     time.sleep(0.25)
     return counters.read(soft_switch.counters_path(lab.name))
 
@@ -160,7 +160,7 @@ def test_a_deleted_node_rejoins_the_soft_switch(make_lab: MakeLab) -> None:
 
 
 def test_udp_and_tcp_of_the_kernel_arrive_whole(make_lab: MakeLab) -> None:
-    """Of every size up to the MTU, fragments of more, and TCP by way of a server that forwards."""
+    """Datagrams of every size up to the MTU, fragments beyond it, and TCP through a forwarding server."""
     lab = make_lab(BCUBE_2_2, lab=LOSSLESS, link={"rate": "1Gbit/s"})
     lab.provision()
     with receiver(lab, "s01") as there, sender(lab, "s00") as here:
@@ -214,7 +214,7 @@ def test_a_roce_job_is_right_whether_its_incast_is_stopped_or_lost(
     if pfc:
         assert (switch.dropped, pauses > 0) == ({}, True)
     else:
-        assert (set(switch.dropped), pauses) == ({"drop_tail"}, 0)  # and go-back-N has sent them again
+        assert (set(switch.dropped), pauses) == ({"drop_tail"}, 0)  # and go-back-N has retransmitted them
 
 
 def test_delays_and_losses_of_cables_hold(make_lab: MakeLab) -> None:
@@ -288,11 +288,11 @@ def test_an_incast_loses_nothing_and_stops_the_senders(make_lab: MakeLab) -> Non
     assert (switch.ports["pause"]["tx_pause_us"][1:, PRIORITY] > 1_000_000).all()
     assert switch.ports["priority"]["ecn_marks"][0, PRIORITY] > 0
     assert switch.totals["shared_bytes"] == switch.totals["headroom_bytes"] == 0
-    assert result.goodput_bps > 0.8e8  # tools/bench switch asks for 95 % on a quiet machine
+    assert result.goodput_bps > 0.8e8  # tools/bench switch requires 95 % on an idle machine
 
 
 def test_a_switch_without_cpu_time_loses_nothing(make_lab: MakeLab) -> None:
-    """What comes meanwhile is more than buffer and headroom: it stays where the kernel has put it."""
+    """Arrivals meanwhile exceed buffer and headroom; they stay in the kernel's queue."""
     lab = make_lab(GROUP_OF_2, lab={**LOSSLESS, "buffer": "64KiB"}, pfc=PFC, link={"rate": "100Mbit/s"})
     lab.provision()
     topology, fabric = lab.load()
@@ -325,7 +325,7 @@ def test_senders_without_cpu_time_lose_nothing(make_lab: MakeLab) -> None:
 def test_an_incast_of_a_job_without_cpu_time_loses_nothing(
     make_lab: MakeLab, pfc: dict[str, Any] | None
 ) -> None:
-    """Even without PFC: what eight senders have under way together is what one receiver has offered."""
+    """Also without PFC: eight senders together have no more in flight than the receiver's window."""
     sections = {"pfc": pfc} if pfc else {}
     lab = make_lab(GROUP_OF_9, lab=LOSSLESS, link={"rate": "100Mbit/s"}, **sections)
     lab.provision()
@@ -373,7 +373,7 @@ def test_a_frozen_receiver_pauses_its_switch_in_bcube_and_a_whole_tree(
     lab = make_lab(shape, lab={**LOSSLESS, "buffer": "256KiB"}, pfc=PFC, link={"rate": "100Mbit/s"})
     lab.provision()
     topology, fabric = lab.load()
-    # On a busy machine others are slow, too, and pause now and then; what a frozen one stops, it stops each time.
+    # On a busy machine other ports pause at times, too; the frozen receiver pauses in every sample.
     for _ in range(3):
         spread = measure("", topology, fabric, 1.0)
         assert spread.lost == 0

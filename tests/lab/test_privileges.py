@@ -27,7 +27,7 @@ NO_PRIVILEGES = {
 
 @pytest.fixture(scope="module")
 def lab(make_shared_lab: MakeLab) -> Iterator[Lab]:
-    """Three servers at a soft switch, every cable delayed."""
+    """Three servers on a soft switch, with a delay on every cable."""
     made = make_shared_lab(
         {"kind": "bcube", "n": 3, "levels": 1},
         link={"rate": "100Mbit/s", "delay": "1ms"},

@@ -24,7 +24,7 @@ MakeLab = Callable[..., Lab]
 
 
 def indexes(lab: Lab, node: str) -> dict[str, int]:
-    """The ifindexes of a node: others, if its cables were made anew."""
+    """The ifindexes of a node; they change if its cables are made again."""
     return {link["ifname"]: link["ifindex"] for link in json.loads(lab.ip(node, "-j", "link"))}
 
 

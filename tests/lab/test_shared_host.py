@@ -55,7 +55,7 @@ def test_servers_share_a_host_and_leave_it_in_any_order(host: tuple[Lab, dict[st
     for server in SERVERS:
         provision(lab, hosts[server])
     for server in SERVERS:
-        assert provision(lab, hosts[server])["pending"] == []  # those that were there first now know all MACs
+        assert provision(lab, hosts[server])["pending"] == []  # the earlier servers now have all MACs
     assert {server: drift(lab, hosts[server]) for server in SERVERS} == {server: [] for server in SERVERS}
 
     with inside(any_host.namespace):
@@ -65,7 +65,7 @@ def test_servers_share_a_host_and_leave_it_in_any_order(host: tuple[Lab, dict[st
 
     identities = json.loads(any_host.run("ip", "-j", "addr", "show", "lo"))[0]["addr_info"]
     assert {f"10.255.0.{rank}" for rank in range(4)} <= {found["local"] for found in identities}
-    # Between two of its own addresses the host sends by the cable if it is told the interface.
+    # With an explicit interface the host uses the cable between two of its own addresses.
     sent = json.loads(any_host.run("ip", "-j", "-s", "link", "show", "s00p0"))[0]["stats64"]["tx"]["packets"]
     any_host.run("ping", "-c3", "-i0.05", "-W2", "-q", "-I", "s00p0", "10.0.0.2")
     link = json.loads(any_host.run("ip", "-j", "-s", "link", "show", "s00p0"))[0]

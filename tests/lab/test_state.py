@@ -35,7 +35,7 @@ def test_other_users_may_not_write_whatever_the_umask_is(make_lab: MakeLab) -> N
 
 @pytest.fixture
 def record(make_lab: MakeLab) -> Iterator[Path]:
-    """The record of a fabric that is not there."""
+    """The record of a missing fabric."""
     lab = make_lab(PAIR)
     state.write(lab.name, state.Record(str(lab.file), ("s0",)))
     yield state.record_path(lab.name)
@@ -90,7 +90,7 @@ def test_a_lock_is_roots_alone(record: Path) -> None:
 
 
 def test_the_wait_for_the_folder_of_namespaces_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody can lock /run/netns."""
+    """Every user can lock /run/netns."""
     monkeypatch.setattr(namespace, "_LOCK_S", 0.3)
     namespace.NAMED.mkdir(mode=0o755, parents=True, exist_ok=True)
     holder = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]

@@ -36,7 +36,7 @@ _ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 
 
 def test_an_incast_on_a_lossless_switch_is_counted_at_both_ends(make_lab: Callable[..., Lab]) -> None:
-    """Two servers send to the first: the switch stops them; its counters and the servers' programs agree."""
+    """Two servers send to the first and are paused; the switch's counters and the servers' programs agree."""
     lab = make_lab(
         {"kind": "bcube", "n": 3, "levels": 1},
         lab={"switch": "lossless", "buffer": "256KiB"},
@@ -48,7 +48,7 @@ def test_an_incast_on_a_lossless_switch_is_counted_at_both_ends(make_lab: Callab
         monitor = Monitor(ports, sources.read)
         incast(lab, 1)
         snapshot = monitor.poll()
-        time.sleep(0.25)  # the switch has brought its counters up to now
+        time.sleep(0.25)  # the switch has updated its counters
         reading = sources.read()
     switch = counters.read(soft_switch.counters_path(lab.name))["l0g0"]
     stopped = 0
@@ -99,7 +99,7 @@ def test_the_screen_shows_the_counters_of_an_incast(make_lab: Callable[..., Lab]
 
 
 def test_a_job_reports_the_pauses_of_each_size(make_lab: Callable[..., Lab]) -> None:
-    """All servers send to one (a parameter server), so that the switch has to stop them."""
+    """All servers send to one (a parameter server), so that the switch has to pause them."""
     lab = make_lab(
         {"kind": "bcube", "n": 3, "levels": 1},
         lab={"switch": "lossless", "buffer": "256KiB"},
@@ -133,7 +133,7 @@ def test_frames_without_a_program_are_counted_by_the_kernel(make_lab: Callable[.
     lab.provision()
     with watching.watch(*lab.load(), None) as (ports, sources):
         before = sources.read()
-        frame = bytes(12) + b"\x88\xb5" + bytes(86)  # an experimental protocol, to nobody
+        frame = bytes(12) + b"\x88\xb5" + bytes(86)  # an experimental protocol without a receiver
         with (
             namespace.inside(lab.namespace("s01")),
             socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
@@ -151,7 +151,7 @@ def test_frames_without_a_program_are_counted_by_the_kernel(make_lab: Callable[.
 
 
 def test_queues_that_overflow_are_losses(make_lab: Callable[..., Lab]) -> None:
-    """A thousand frames fit behind a shaper; the kernel's own tool counts the rest as this does."""
+    """A shaper queues a thousand frames; the kernel's own tool reports the same number of drops."""
     lab = make_lab(link={"rate": "1Mbit/s"})
     lab.provision()
     with watching.watch(*lab.load(), None) as (ports, sources):
@@ -166,7 +166,7 @@ def test_queues_that_overflow_are_losses(make_lab: Callable[..., Lab]) -> None:
             for _ in range(1500):
                 try:
                     sender.send(frame, socket.MSG_DONTWAIT)
-                except OSError:  # ENOBUFS: the queue is full, and the kernel says so
+                except OSError:  # ENOBUFS: the queue is full
                     continue
         after = sources.read()
         number = ports.numbers["s01.p0"]

@@ -40,14 +40,14 @@ Act = Callable[[TopApp, Pilot[None]], Awaitable[None]]
 
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab]) -> Lab:
-    """A BCube of four servers, whose lossless priority is 3."""
+    """A BCube of four servers with the lossless priority 3."""
     lab = make_lab(pfc={"priorities": [3]})
     lab.provision()
     return lab
 
 
 def pause(lab: Lab, node: str, port: str, priorities: int, frames: int) -> int:
-    """Send PFC frames out of a port; how many of them a second socket saw on the wire."""
+    """Send PFC frames on a port; return how many a second socket received from the wire."""
     with (
         namespace.inside(lab.namespace(node)),
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender,
@@ -69,7 +69,7 @@ def pause(lab: Lab, node: str, port: str, priorities: int, frames: int) -> int:
 
 
 def drive(lab: Lab, act: Act, size: tuple[int, int] = (80, 24)) -> None:
-    """Run the application, which looks only when it is told to, and act on it."""
+    """Run the application without its timer, and act on it."""
     with watching.watch(*lab.load(), None) as (ports, sources):
         app = TopApp(ports, Monitor(ports, sources.read), interval_s=1000)
 
@@ -88,7 +88,7 @@ def text(app: TopApp) -> list[str]:
 
 
 def line_of(app: TopApp, *words: str) -> list[str]:
-    """The words of the first line that has all these among its own."""
+    """Return the words of the first line that contains all these."""
     return next(found for line in text(app) if set(words) <= set(found := line.split()))
 
 
@@ -103,7 +103,9 @@ def test_the_table_shows_the_frames_that_were_on_the_wire(lab: Lab) -> None:
         shown = float(found[3].replace("k", "")) * (1000 if "k" in found[3] else 1)
         assert shown == pytest.approx(sent / seconds, rel=0.006)
         assert sent == 37
-        assert line_of(app, "l0g0.p1", "3")[5] == found[3]  # what the one received, the other sent
+        assert (
+            line_of(app, "l0g0.p1", "3")[5] == found[3]
+        )  # frames received by one end were sent by the other
         assert line_of(app, "s00.p0", "3")[3] == "0"
         app.poll()
         await pilot.pause()
@@ -180,7 +182,7 @@ def test_every_key_does_what_the_help_says(lab: Lab, size: tuple[int, int]) -> N
         assert not app.is_frozen and not app.table.descending
         await pilot.press("slash", *"l0g0", "enter")
         assert [line.split()[1] for line in text(app)[2:] if "3 l" in line or " l0g0" in line]
-        assert app.table.count() == 4  # two ports of the switch, and what is at their other ends
+        assert app.table.count() == 4  # two ports of the switch, and their peers
         await pilot.press("escape")
         assert app.table.count() == 16
 
@@ -189,7 +191,7 @@ def test_every_key_does_what_the_help_says(lab: Lab, size: tuple[int, int]) -> N
 
 def test_a_cut_cable_is_seen_and_logged(lab: Lab) -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
-        # in a process of its own: this thread runs an event loop already
+        # in a separate process: this thread runs an event loop already
         run("ip", "-n", lab.namespace("l0g0"), "link", "set", "p1", "down")
         await pilot.press("4")
         await poll_until(app, pilot, " 2 down")
@@ -247,7 +249,7 @@ def test_a_lab_can_be_removed_and_made_again_while_it_is_watched(lab: Lab) -> No
 
 
 def sockets() -> int:
-    """How many sockets this process has open."""
+    """Count the open sockets of this process."""
     gc.collect()
     return sum(path.readlink().name.startswith("socket:") for path in _open_files())
 
@@ -260,7 +262,7 @@ def _open_files() -> Iterator[Path]:
 
 @contextmanager
 def terminal(lab: Lab, size: tuple[int, int], **environment: str) -> Iterator[Callable[..., str]]:
-    """`hipsnet top` in a terminal of its own: a function that presses keys and gives the screen."""
+    """Run `hipsnet top` in a terminal; yield a function that presses keys and returns the screen."""
     if shutil.which("tmux") is None:
         pytest.skip("tmux: a real terminal")
     tmux = ["tmux", "-L", f"{lab.name}-top", "-f", "/dev/null"]
@@ -300,10 +302,10 @@ def test_a_real_terminal(lab: Lab, size: tuple[int, int], environment: dict[str,
     with terminal(lab, size, **environment) as screen:
         until(screen, "s00.p0")
         sent = pause(lab, "l0g0", "p0", 1 << 3, 23)
-        until(screen, "[░▒▓] s00.p0")  # which sign, depends on how long a look took
+        until(screen, "[░▒▓] s00.p0")  # the sign depends on the length of the interval
         coloured = screen(options=("-e",))
         assert bool(re.search(r"\x1b\[[0-9;]*[349][0-8]\b", coloured)) == (not environment)
-        screen("Enter")  # the cursor is on the first line: what is paused most, and then the first port
+        screen("Enter")  # the cursor is on the first line, the port that is paused most
         shown = until(screen, "rx_pause_frames")
         (line,) = (line.split() for line in shown.splitlines() if "rx_pause_frames" in line)
         assert line[2] == str(sent) == "23"

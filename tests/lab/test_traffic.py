@@ -33,7 +33,7 @@ DATAGRAM = MESSAGE[:8000]
 
 @pytest.fixture(scope="module", params=FABRICS)
 def lab(request: pytest.FixtureRequest, make_shared_lab: MakeLab) -> Lab:
-    """A lab in which no kernel forwards: what arrives two hops away came through XDP."""
+    """A lab without kernel forwarding: frames that arrive two hops away were forwarded by XDP."""
     made = make_shared_lab(FABRICS[request.param], link={"rate": "10Gbit/s"})
     made.provision()
     for server in made.load()[1].servers:
@@ -43,7 +43,7 @@ def lab(request: pytest.FixtureRequest, make_shared_lab: MakeLab) -> Lab:
 
 
 def forwarded(lab: Lab, fabric: Fabric) -> dict[str, int]:
-    """Frames that XDP sent on, by server."""
+    """Frames that XDP forwarded, by server."""
     return {s.name: int(read_counters(lab.name, s.name)["forwarded"].sum()) for s in fabric.servers}
 
 
@@ -66,7 +66,7 @@ def addresses(server: Server) -> list[IPv4Address]:
 
 @contextmanager
 def listening(lab: Lab, fabric: Fabric, kind: int, port: int) -> Iterator[dict[str, socket.socket]]:
-    """A socket on every server that hears what comes to any of its addresses."""
+    """A socket on every server, bound to all of its addresses."""
     with ExitStack() as stack:
         found = {}
         for server in fabric.servers:
@@ -102,7 +102,7 @@ def test_every_path_passes_between_all_pairs(lab: Lab) -> None:
     for path in ways:
         for hop in path.hops[:-1]:
             through[hop.receiver.node] += 1
-    for name, frames in through.items():  # at least the requests; the answers come on top
+    for name, frames in through.items():  # at least the requests; replies are additional
         assert after[name] - before[name] >= frames
 
 
@@ -160,7 +160,7 @@ def test_servers_lose_nothing_on_the_way(lab: Lab) -> None:
 
 
 def _exchange(sender: socket.socket, receiver: socket.socket, payload: bytes) -> bytes:
-    """Send and receive by turns, for both ends are in this thread."""
+    """Alternate sending and receiving, since both ends are in this thread."""
     sender.setblocking(False)
     sent, received = 0, bytearray()
     while len(received) < len(payload):

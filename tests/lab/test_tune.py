@@ -64,7 +64,7 @@ def test_settings_are_tried_and_the_fabric_is_as_it_was(lab: Lab, tmp_path: Path
         assert 0 < trial["incast_pause_s"] < 4 and trial["probe_s"] > 0
     assert trials[1]["marks"] > trials[2]["marks"] == 0  # the last marks nothing
     good = [trial for trial in trials if trial["good"]]
-    if good:  # else a busy machine has made each either slower or late
+    if good:  # otherwise a busy machine slowed down or delayed every trial
         assert found["best"] in [trial["setting"] for trial in good]
         pasted = tmp_path / "pasted.yaml"
         pasted.write_text(

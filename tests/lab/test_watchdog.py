@@ -48,7 +48,7 @@ def ports(lab: Lab) -> Sequence[Port]:
 
 
 def wait_for(lab: Lab, count: int) -> tuple[SwitchEvent, ...]:
-    """The events, when there are so many; a bound keeps a failure short."""
+    """Wait for this many events; the bound keeps a failure short."""
     end = time.monotonic() + 20
     while len(found := events.read(soft_switch.counters_path(lab.name))) < count:
         assert time.monotonic() < end, found
@@ -91,7 +91,7 @@ def test_a_storm_is_detected_in_its_time_and_held_where_it_is(make_lab: MakeLab,
         assert restored.frames == switch.dropped["drop_storm"]
     else:
         assert switch.dropped == {}
-        assert rest.received_bytes * 8 < 0.3 * 50e6 * 1.5  # it stands behind what is stuck
+        assert rest.received_bytes * 8 < 0.3 * 50e6 * 1.5  # it queues behind the stopped frames
     assert traffic.run(topology, fabric, [Flow(both, frozen), Flow(both, well)], 0.5).flows[0].lost == 0
     report = json.loads(hipsnet("pfc", "events", lab.file, "--json").stdout)
     assert report["watchdog"] == {"detect_ms": DETECT, "restore_ms": RESTORE, "action": action}
@@ -105,7 +105,7 @@ def test_a_storm_is_detected_in_its_time_and_held_where_it_is(make_lab: MakeLab,
 
 
 def crossing(fabric: Fabric, dscp: int) -> tuple[Port, Port, bytes]:
-    """The way from the first server of a ring over its neighbour: out, the neighbour's way onward, a frame."""
+    """Path from the first server of a ring through its neighbour: (egress, egress of the neighbour, frame)."""
     first = fabric.servers[0]
     out = first.ports[0]
     entry = fabric.peer(out)

@@ -38,14 +38,14 @@ print("right")
 
 @contextmanager
 def handing_over(lab: Lab, nodes: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """`hipsnet endpoints` on these nodes."""
+    """Run `hipsnet endpoints` on these nodes."""
     commands = [command_line("endpoints", lab.file, node, "--everybody") for node in nodes]
     processes = [subprocess.Popen(command, cwd=REPOSITORY) for command in commands]
     try:
         for node in nodes:
             end = time.monotonic() + 20
             while not path_of(lab.name, node).exists():
-                assert time.monotonic() < end, f"nobody listens for {node}"
+                assert time.monotonic() < end, f"no listener for {node}"
                 time.sleep(0.05)
         yield processes
     finally:
@@ -58,7 +58,7 @@ def handing_over(lab: Lab, nodes: list[str]) -> Iterator[list[subprocess.Popen[b
 
 @contextmanager
 def place_for_nobody() -> Iterator[Path]:
-    """A folder that belongs to nobody."""
+    """A folder owned by user nobody."""
     with tempfile.TemporaryDirectory(prefix="hipsnet-nobody-") as folder:
         Path(folder).chmod(0o755)
         cache = Path(folder) / "cache"
@@ -90,7 +90,7 @@ def test_workers_need_no_privilege(make_lab: MakeLab) -> None:
         assert alone.returncode == 1
         assert "let root run `hipsnet endpoints` on this node" in alone.stderr
         with handing_over(lab, [server.name for server in fabric.servers]):
-            for _ in range(2):  # the second job finds nothing of the first
+            for _ in range(2):  # the first job leaves nothing for the second to find
                 done = hipsnet_process(*command, program)
                 assert done.returncode == 0, done.stderr
                 assert done.stdout.count("right") == 3
@@ -115,7 +115,7 @@ def standing_still(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def hang_up(path: Path) -> None:
-    """Connect, and close before there is an answer."""
+    """Connect, and close before the reply."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
         caller.connect(os.fspath(path))
 

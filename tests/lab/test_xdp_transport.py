@@ -44,7 +44,7 @@ def test_every_algorithm_sums(make_lab: MakeLab, tmp_path: Path, fabric: dict[st
     done = hipsnet_process("run", lab.file, "--transport", "xdp", "--", sys.executable, program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("right") == len(built.servers)
-    # By RoCE, out of every port of every server; ARP and ping go where they went, before and after.
+    # RoCE on every port of every server; ARP and ping work before and after.
     for server in built.servers:
         assert (read_counters(lab.name, server.name)["local_roce"] > 100).all()
     assert lab.run("ping").returncode == 0
