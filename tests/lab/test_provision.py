@@ -183,7 +183,7 @@ def test_a_foreign_link_is_named_and_not_touched(make_lab: MakeLab) -> None:
     before = lab.ip("s01", "link"), lab.ip("l0g0", "link")
     done = lab.run("provision")
     assert done.returncode == 1
-    assert "s01: the interface p0 (bridge" in done.stderr
+    assert "s01: hipsnet did not create the interface p0 (bridge" in done.stderr
     assert (lab.ip("s01", "link"), lab.ip("l0g0", "link")) == before
     lab.ip("s01", "link", "del", "p0")
     lab.provision()
