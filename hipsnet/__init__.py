@@ -18,10 +18,12 @@ __version__ = "0.1.0"
 
 
 def init(**settings: Any) -> Communicator:
-    """Join the job that the environment describes, as `hipsnet run` sets it up; see `hipsnet.settings.Settings`.
+    """Join the job described by the environment variables that `hipsnet run` sets; return its communicator.
 
-    `settings` go before the environment: `hipsnet.init(algorithm="ring", timeout_s=30)`. Raises InputError for a
-    setting that is missing or wrong, TransportError where a neighbour does not come.
+    `settings` are fields of `hipsnet.settings.Settings` and take precedence over the environment:
+    `hipsnet.init(algorithm="ring", timeout_s=30)`. Raises InputError for a missing or invalid setting,
+    TransportError if a neighbour does not connect within `start_timeout_s`, CapabilityError if this machine
+    lacks a requirement of the transport.
     """
     from hipsnet import failures
     from hipsnet.collective.communicator import Communicator

@@ -24,7 +24,7 @@ TRANSPORTS = ("tcp", "verbs", "xdp")
 
 @dataclass(frozen=True)
 class Kind:
-    """The text form of a value: `parse` reads it (ValueError for other text), `show` writes it."""
+    """The text form of a value: `parse` reads it (ValueError if it is not allowed), `show` writes it."""
 
     allowed: str
     parse: Callable[[str], Any]
@@ -52,7 +52,7 @@ class Variable:
     is_secret: bool = False
 
     def read(self, text: str, source: str | None = None) -> Any:
-        """Return the value that `text` stands for; InputError names `source` (the variable unless given)."""
+        """Parse `text`. Raises InputError naming `source` (by default the variable) and the allowed values."""
         try:
             return self.kind.parse(text)
         except ValueError:
@@ -80,7 +80,7 @@ def _choices(values: tuple[str, ...]) -> Kind:
             raise ValueError(text)
         return found
 
-    return Kind(f"{', '.join(values)}; or one for each level, divided by commas", parse, ",".join)
+    return Kind(f"{', '.join(values)}; or one for each level, separated by commas", parse, ",".join)
 
 
 def _whole(low: int, high: int, unit: str = "") -> Kind:
@@ -166,7 +166,8 @@ VARIABLES = (
     Variable("token", "HIPSNET_TOKEN", _text(r"[\x21-\x7e]{0,64}", "up to 64 printable characters"), None, True),
     Variable(
         "timeout_s", "HIPSNET_TIMEOUT", _seconds(),
-        Flag("--timeout", "declare a silent peer failed after this time: 10, 500ms, 2min", "TIME", _TIMEOUTS),
+        Flag("--timeout", "declare a silent peer failed after this time (10, 500ms, 2min); "
+             "without any progress, the job fails after twice this time", "TIME", _TIMEOUTS),
     ),
     Variable(
         "warn_s", "HIPSNET_WARN", _seconds(),
@@ -202,16 +203,16 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The place of one process in its job, and how the engine synchronizes.
+    """The rank of one process in its job, and the options of synchronization.
 
     `exchange` is the exchange of hips inside a level: empty for the fabric's default (mesh on BCube, ring
     on Torus), one name for all levels, or one for each level. `one_way` uses each torus ring in one
     direction only. `servers` is the number of parameter servers of `ps`. `port` is the TCP port on every
     port address. `token` is the job's secret, of at least 16 characters if there are several ranks: connections
-    without it are refused. A silent peer is logged after `warn_s` and declared failed after `timeout_s`, and so is
-    a job without progress after twice that; all ranks start within `start_timeout_s` (in seconds).
-    `ack_timeout`, `retries` and `rnr_retries` are those of RDMA queue pairs (docs/roce.md).
-    Raises InputError where a value is not allowed.
+    without it are refused. Times are in seconds: a silent peer is logged after `warn_s` and declared failed after
+    `timeout_s`; a job in which no rank makes progress fails after twice `timeout_s`; all ranks must start within
+    `start_timeout_s`. `ack_timeout`, `retries` and `rnr_retries` are attributes of RDMA queue pairs
+    (docs/roce.md). Raises InputError for a value that is not allowed.
     """
 
     rank: int
@@ -234,7 +235,7 @@ class Settings:
     rnr_retries: int = 6
 
     def __post_init__(self) -> None:
-        # A value is allowed when the text that stands for it can be read back.
+        # A value is allowed if its text form can be parsed.
         for variable, text in zip(VARIABLES, self.to_environment().values(), strict=True):
             variable.read(text)
         if self.rank >= self.world_size:
@@ -250,7 +251,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ, **given: Any) -> Settings:
-        """Read the settings from `environ`; `given` fields (not None) go before it.
+        """Read the settings from `environ`; fields in `given` (if not None) take precedence.
 
         Raises InputError naming the variable, what was found and what is allowed.
         """
@@ -262,7 +263,7 @@ class Settings:
             if variable.field not in values:
                 raise InputError(
                     f"{variable.name} is not set; allowed: {variable.kind.allowed}. "
-                    "Start the program by `hipsnet run topology.yaml -- program`, which sets it"
+                    "Start the program with `hipsnet run topology.yaml -- program`, which sets it"
                 )
         return cls(**values)
 

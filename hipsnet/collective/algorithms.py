@@ -14,9 +14,9 @@ from hipsnet.topology import Fabric
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm and its options: `exchange` and `one_way` are hips', `servers` is ps'.
+    """An algorithm and its options: `exchange` and `one_way` belong to hips, `servers` to ps.
 
-    Raises InputError for an unknown name, and for an option that the algorithm does not have.
+    Raises InputError for an unknown name, and for an option of another algorithm.
     """
 
     name: str = "hips"
@@ -36,9 +36,9 @@ class Algorithm:
                 raise InputError(f"{option} is an option of {owner}, not of {self.name}; leave it out")
 
     def build(self, fabric: Fabric, count: int) -> Schedule:
-        """Return the schedule for `count` elements; InputError for what the fabric cannot do."""
+        """Return the schedule for `count` elements; raise InputError if the fabric does not support it."""
         if count < 0:
-            raise InputError(f"count: found {count}; wanted 0 elements or more")
+            raise InputError(f"count: found {count}; allowed: 0 or more elements")
         return _BUILD[self.name](self, fabric, count)
 
 

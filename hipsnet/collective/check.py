@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that a schedule is an all-reduce: every server ends with every contribution exactly once.
+"""Proves that a schedule is an all-reduce: every server ends with every contribution exactly once.
 
-The rule that makes sums deterministic, and a pipelined execution safe without barriers: a REDUCE *moves* a
-partial sum. The sender has then given its range away: it may not add to it or send it any more, and only a
-COPY may write there; and only a complete sum may be copied. So every contribution is in one place until the
-sum is complete, and one server alone makes it. A COPY, which is written into the receiver's array whatever
-goes on there, comes after all that the receiver did with that range, as the receiver's own contribution is
-in the sum.
+One rule makes sums deterministic and pipelined execution safe without barriers: a REDUCE *moves* a partial
+sum. After a REDUCE, the sender has given the range away: it must not add to the range or send it again, and
+only a COPY may write there. Only a complete sum may be copied. Therefore each contribution is in exactly one
+place until the sum is complete, and a single server completes it. A COPY is written into the receiver's array
+without synchronization; this is safe because the sum contains the receiver's own contribution, so the
+receiver has finished all its earlier work on that range.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Indices = NDArray[np.int64]
 
 
 def check(schedule: Schedule, fabric: Fabric) -> Report:
-    """Return the schedule's port loads on `fabric`, if it is a correct all-reduce of its servers.
+    """Return the schedule's port loads on `fabric` after verifying that it is a correct all-reduce.
 
-    Raises ScheduleError naming the first transfer that is wrong, or what never arrives.
+    Raises ScheduleError naming the first incorrect transfer, or the sum that a rank never receives.
     """
     _check_columns(schedule, fabric)
     sums = _Sums(schedule)
@@ -39,7 +39,7 @@ def check(schedule: Schedule, fabric: Fabric) -> Report:
 
 
 def describe(schedule: Schedule, index: int) -> str:
-    """One transfer in words: its number, place in time, ends, operation and range."""
+    """Describe one transfer: its number, stage and round, ranks, port, operation and range of elements."""
     t = schedule.transfers[index]
     operation = {COPY: "copy", REDUCE: "reduce"}.get(int(t["op"]), f"operation {t['op']}")
     return (
@@ -50,26 +50,29 @@ def describe(schedule: Schedule, index: int) -> str:
 
 
 def _check_columns(schedule: Schedule, fabric: Fabric) -> None:
-    """Every transfer for itself, and their order."""
+    """Check the columns of each transfer, and the order of the transfers."""
     t, ranks = schedule.transfers, schedule.world_size
     ports = len(fabric.servers[0].ports)
     if ranks != len(fabric.servers):
         raise ScheduleError(
-            f"a schedule of {ranks} ranks on {fabric.name}, which has {len(fabric.servers)} servers"
+            f"the schedule has {ranks} ranks, but {fabric.name} has {len(fabric.servers)} servers"
         )
     keys = np.stack([t[column].astype(np.int64) for column in ORDER])
     change = np.diff(keys, axis=1, prepend=keys[:, :1])
     first_change = np.argmax(change != 0, axis=0)
     backwards = np.take_along_axis(change, first_change[None, :], 0)[0] < 0
     for wrong, what in (
-        ((t["src"] >= ranks) | (t["dst"] >= ranks), f"there are ranks 0 to {ranks - 1} only"),
-        (t["src"] == t["dst"], "a rank sends to itself"),
-        (t["thread"] >= schedule.threads, f"there are threads 0 to {schedule.threads - 1} only"),
-        (t["level"] >= ports, f"there are ports 0 to {ports - 1} only"),
-        (~np.isin(t["op"], (COPY, REDUCE)), "wanted copy (0) or reduce (1)"),
-        (t["length"] <= 0, "it has no elements"),
-        ((t["offset"] < 0) | (t["offset"] + t["length"] > schedule.count), f"of {schedule.count} elements"),
-        (backwards, f"it stands behind a later one; wanted the order of {', '.join(ORDER)}"),
+        ((t["src"] >= ranks) | (t["dst"] >= ranks), f"allowed: ranks 0 to {ranks - 1}"),
+        (t["src"] == t["dst"], "the source and the destination are the same rank"),
+        (t["thread"] >= schedule.threads, f"allowed: threads 0 to {schedule.threads - 1}"),
+        (t["level"] >= ports, f"allowed: ports 0 to {ports - 1}"),
+        (~np.isin(t["op"], (COPY, REDUCE)), "allowed: copy (0) or reduce (1)"),
+        (t["length"] <= 0, "the transfer has no elements"),
+        (
+            (t["offset"] < 0) | (t["offset"] + t["length"] > schedule.count),
+            f"the range exceeds the vector of {schedule.count} elements",
+        ),
+        (backwards, f"the transfers are not sorted by {', '.join(ORDER)}"),
     ):
         if wrong.any():
             raise ScheduleError(f"{describe(schedule, int(np.argmax(wrong)))}: {what}")
@@ -77,7 +80,7 @@ def _check_columns(schedule: Schedule, fabric: Fabric) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """The transfers of one (stage, round), interval by interval: places at the sender and at the receiver."""
+    """The transfers of one (stage, round), split into intervals: indices of the sender's and receiver's entries."""
 
     row: Indices
     src: Indices
@@ -86,13 +89,14 @@ class _Step:
 
 
 Fault = tuple[NDArray[np.bool_], Indices, str]
-"""Which lines of a step are wrong, at which place, and what is wrong, with fields of `_Sums.explain`."""
+"""(mask of the incorrect lines of a step, index of each line's entry, message with fields of `_Sums.explain`)."""
 
 
 class _Sums:
-    """What every server holds of every interval between two cuts, flattened: place = interval * ranks + rank.
+    """The contributions that each server holds of each interval: index = interval * ranks + rank.
 
-    `held` counts contributions, 0 where the range was given away; `giver` is the transfer that did so.
+    An interval is the range between two neighbouring cuts. `held` counts contributions: 0 where the range
+    was given away, by transfer `giver`.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -104,7 +108,7 @@ class _Sums:
         self.giver, self.mark = np.full(size, -1), np.full(size, -1)
 
     def apply(self, rows: range) -> None:
-        """Apply the transfers of one (stage, round), which all read what was there before it."""
+        """Apply the transfers of one (stage, round); all of them read the state before that round."""
         step = self._step(np.arange(rows.start, rows.stop))
         for wrong, place, what in self._faults(step):
             if wrong.any():
@@ -118,7 +122,7 @@ class _Sums:
         self.held[dst[~moves]] = self.ranks
 
     def explain(self, what: str, place: int) -> str:
-        """Fill in what is known of a place: {rank}, {giver}, {held}, {all}, {missing}, {range}."""
+        """Fill in the fields of a message: {rank}, {giver}, {held}, {all}, {missing}, {range}."""
         interval, rank = divmod(place, self.ranks)
         there = self.held[interval * self.ranks : (interval + 1) * self.ranks]
         missing = [str(other) for other in np.flatnonzero(there) if other != rank]
@@ -132,7 +136,7 @@ class _Sums:
         )
 
     def check_complete(self) -> None:
-        """Raise ScheduleError if some server has not got some sum."""
+        """Raise ScheduleError if a server lacks a sum."""
         wrong = np.flatnonzero(self.held != self.ranks)
         if wrong.size:
             place = int(wrong[0])
@@ -153,25 +157,29 @@ class _Sums:
         return _Step(rows[which], src, dst, t["op"][which] == REDUCE)
 
     def _faults(self, step: _Step) -> Iterator[Fault]:
-        """In order: what is read, then what is written; the first fault tells most."""
+        """Yield faults of reads, then of writes: an earlier fault is closer to the cause."""
         src, dst, moves = step.src, step.dst, step.reduces
         sent, there = self.held[src], self.held[dst]
         self.mark[dst] = step.row
-        yield self.mark[src] >= step.row[0], src, "reads {range} at {rank}, where another of its round writes"
-        yield sent == 0, src, "sends {range}, which {rank} has given away {giver}"
+        yield (
+            self.mark[src] >= step.row[0],
+            src,
+            "reads {range} at {rank}, which another transfer of the same round writes",
+        )
+        yield sent == 0, src, "sends {range}, which {rank} gave away {giver}"
         yield ~moves & (sent < self.ranks), src, "copies {held} of {all} contributions to {range}: {missing}"
         yield (
             moves & (there == 0),
             dst,
-            "adds to {range}, given away too early by {rank} {giver}",
+            "adds to {range}, which {rank} gave away too early, {giver}",
         )
-        yield ~moves & (there == self.ranks), dst, "writes {range}, whose sum {rank} has already"
+        yield ~moves & (there == self.ranks), dst, "writes {range}, but {rank} already has its sum"
         yield ~moves & (there > 0), dst, "overwrites {held} of {all} contributions to {range} at {rank}"
         yield self._repeated(src, moves), src, "sends {range} of {rank} twice in a round"
         yield self._repeated(dst, ~moves), dst, "writes {range} of {rank} twice in a round"
 
     def _repeated(self, places: Indices, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of the places `among` stand there a second time."""
+        """Return a mask of the `places` selected by `among` that occurred before."""
         lines = np.flatnonzero(among)
         second = np.ones(len(places), np.bool_)
         second[lines[np.unique(places[lines], return_index=True)[1]]] = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program holds to synchronize: this rank's place in the fabric, its connections and its plans."""
+"""The communicator of a program: this rank's position in the fabric, its connections and its plans."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ REDUCTIONS: dict[str, Reduction] = {
 Buffer = TypeVar("Buffer")
 
 PLANS_KEPT = 64
-"""Plans of the sizes used last; a model's buckets are far fewer."""
+"""Number of cached plans, one for each size of vector; far more than a model has buckets."""
 
 
 class Communicator:
-    """One rank's membership of a job, made by `hipsnet.init`. Not thread-safe; close it, or use `with`."""
+    """One rank's membership in a job, created by `hipsnet.init`. Not thread-safe. Use `with`, or call `close`."""
 
     def __init__(self, settings: Settings) -> None:
         """Connect this rank with its neighbours.
 
-        Raises InputError for settings that do not fit the topology file, TransportError for neighbours
-        that do not come.
+        Raises InputError for settings that do not fit the topology file, TransportError if a neighbour does not
+        connect within `start_timeout_s`, CapabilityError if the C library cannot be compiled.
         """
         self._settings = settings
         topology = _load_topology(settings)
         self._fabric = build(topology)
         self._plan = lru_cache(PLANS_KEPT)(self._compile)
-        # Enough elements that every pair that can ever exchange something does.
-        everybody = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
-        self._connections = _routes(everybody, self._fabric, self.rank)
+        # A vector large enough to use every connection of the algorithm.
+        schedule = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
+        self._connections = _routes(schedule, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
-        library()  # compiled now, if need be, and not while peers wait in the first collective
+        library()  # compile it now, if necessary, not while peers wait in the first collective
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
         timeouts = Timeouts(settings.warn_s, settings.timeout_s)
@@ -71,15 +71,16 @@ class Communicator:
         return self._settings.world_size
 
     def all_reduce(self, memory: Buffer, op: str = "sum") -> Buffer:
-        """Combine `memory` over all ranks, in place, and return it.
+        """Combine `memory` over all ranks element by element, in place, and return it.
 
-        `memory`: a numpy array, or what exports one by DLPack or the buffer protocol, on the CPU;
-        C-contiguous and writable, of any shape; float16, bfloat16, float32, float64, int32 or int64.
-        Size, dtype and op are the same on every rank. `op`: sum, mean (integers: toward zero), max, min, prod.
-        Every rank gets the same bits, and the same bits again for the same input.
+        `memory`: a numpy array, or CPU memory exported by DLPack or the buffer protocol; C-contiguous and
+        writable, of any shape, of dtype float16, bfloat16, float32, float64, int32 or int64.
+        `op`: sum, mean (integers are rounded toward zero), max, min or prod.
+        The number of elements, the dtype and `op` must be the same on every rank. The result is
+        bitwise identical on all ranks and in repeated runs.
 
-        Raises InputError for an array or op that cannot be used; CollectiveError where a peer failed or called
-        with something else: `memory` is undefined then, and the communicator cannot be used any more.
+        Raises InputError for an unsupported array or op, CollectiveError if a peer fails or calls with another
+        size, dtype or op. After a CollectiveError, `memory` is undefined and the communicator must be closed.
         """
         array = as_array(memory)
         _check(array, op)
@@ -90,11 +91,11 @@ class Communicator:
         return memory
 
     def barrier(self) -> None:
-        """Return when every rank has called this."""
+        """Wait until every rank has called `barrier`. Raises CollectiveError if a peer fails."""
         self.all_reduce(np.zeros(1, np.int32))
 
     def close(self) -> None:
-        """Close the connections after what is under way has arrived."""
+        """Close the connections after all data in flight has arrived."""
         self._executor.close()
 
     def __enter__(self) -> Communicator:
@@ -148,7 +149,7 @@ def _options(settings: Settings, topology: Topology) -> Options:
 
 
 def _routes(schedule: Schedule, fabric: Fabric, rank: int) -> dict[Route, int]:
-    """The connections of `rank`, numbered in an order of their own."""
+    """The connections of `rank`, numbered in the order of their first use."""
     ports = receiver_ports(fabric, schedule.transfers)
     routes: dict[Route, int] = {}
     for row, theirs in zip(schedule.transfers, ports, strict=True):

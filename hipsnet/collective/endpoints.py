@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a transfer arrives: the receiver's port that belongs to the sender's, and all ports of a rank."""
+"""The receiver's port of each transfer, and all ports of a rank."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hipsnet.transport.xdp.options import NodePort, NodePorts
 from hipsnet.units import parse_size
 
 XOFF, XON = "4MiB", "2MiB"
-"""Of the receive buffer of a port, 8 MiB, where the topology has a lossless priority and names no others."""
+"""Default thresholds of a port's receive buffer (8 MiB), if the topology's pfc section does not set them."""
 
 
 def receiver_ports(fabric: Fabric, transfers: NDArray[Any]) -> NDArray[np.int64]:
-    """The receiver's port index of each transfer.
+    """Return the receiver's port index of each transfer: an int64 array of length len(transfers).
 
-    All servers of a fabric number their ports alike. For ranks that are not neighbours the same rule chooses
-    the address, and the fabric's routes lead to it.
+    All servers of a fabric number their ports in the same way. The same rule selects the address for ranks
+    that are not neighbours; the fabric's routes lead to it.
     """
     ports: NDArray[np.int64] = np.array(fabric.shape.far_ports)[transfers["level"]]
     return ports
 
 
 def node_ports(topology: Topology, rank: int) -> NodePorts:
-    """The ports of a rank's node, for a transport that opens sockets on them itself."""
+    """Return the ports of a rank's node, for a transport that opens its own sockets on them."""
     fabric = build(topology)
     server = fabric.servers[rank]
     pfc = topology.pfc

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the members of one group exchange parts of a range: the building block of every algorithm.
+"""The exchange of a range inside one group: the building block of every algorithm.
 
-A group has m members and cuts its range into `parts`. `scatter` leaves member i with the sum of part i, for
-i < parts; `gather` gives every member all of them.
+A group has m members and cuts its range into `parts`. After `scatter`, member i has the sum of part i, for
+i < parts; after `gather`, every member has the sums of all parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Column = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Columns of one length: in `round`, member `src` sends part `part` to member `dst`."""
+    """Columns of equal length: in `round`, member `src` sends part `part` to member `dst`."""
 
     round: Column
     src: Column
@@ -36,15 +36,16 @@ class Exchange:
 
 
 def mesh(members: int) -> Exchange:
-    """Everyone with everyone at once: 1 round each way, and m - 1 senders into each member."""
+    """Direct exchange between all members: 1 round in each half, and an incast of m - 1 into each member."""
     return server(members, members)
 
 
 @cache
 def ring(members: int, direction: int = 1) -> Exchange:
-    """Around the ring in m - 1 rounds each way; `direction` -1 goes towards lower positions.
+    """Ring exchange in m - 1 rounds in each half; `direction` -1 sends to lower positions.
 
-    A part starts behind its owner and gathers contributions until it ends there, then goes round from there.
+    In the scatter, a part starts at the member after its owner, collects contributions around the ring and ends
+    at its owner; in the gather, it travels around the ring from there.
     """
     turn, src = (axis.ravel() for axis in np.indices((members - 1, members)))
     dst = (src + direction) % members
@@ -54,7 +55,7 @@ def ring(members: int, direction: int = 1) -> Exchange:
 
 @cache
 def server(members: int, servers: int = 1) -> Exchange:
-    """The first `servers` members sum a part each for all: 1 round each way, m - 1 senders into each."""
+    """The first `servers` members sum one part each: 1 round in each half, and an incast of m - 1 into each."""
     summing, other = (axis.ravel() for axis in np.indices((servers, members)))
     summing, other = summing[summing != other], other[summing != other]
     at_once = np.zeros_like(other)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a plan: one loop sends the segments that are ready and applies those that arrive, until all are done.
+"""Runs a plan: one loop sends the segments that are ready and applies received segments, until all are complete.
 
 Segments that are to be reduced arrive in a ring per neighbour (`hipsnet.collective.staging`): a sender never has
 more in flight than fits into it. From 64 KiB on, a chunk is at most a quarter of the plan's largest transfer
@@ -61,12 +61,12 @@ class Timeouts:
 
     @property
     def stall_s(self) -> float:
-        """How long the ranks may all be alive without progress; longer than `timeout_s`, so silence goes first."""
+        """Maximum time without progress of any rank; longer than `timeout_s`, so that silence is detected first."""
         return 2 * self.timeout_s
 
 
 class Executor:
-    """Holds the connections of one rank. Once a collective has failed, all later ones do."""
+    """Owns the connections of one rank. After a collective has failed, all later collectives fail."""
 
     def __init__(self, transport: Transport, rank: int, peers: Sequence[Peer], timeouts: Timeouts) -> None:
         """The peers must be connected already, in this order."""
@@ -88,7 +88,7 @@ class Executor:
 
         Raises CollectiveError naming rank, peer, level, stage and bytes done. After any exception, also one that
         is raised by a signal handler or by `reduction`, the array is undefined, the connections are closed, and
-        the peers have got the reason.
+        the reason has been sent to the peers.
         """
         if self._failure is not None:
             raise CollectiveError(f"rank {self._rank}: an earlier collective failed: {self._failure}")
@@ -106,7 +106,7 @@ class Executor:
         self._progress = Progress(plan, self._apply)
         try:
             if self._staging.make_room(plan.chunk * array.itemsize):
-                for neighbour in self._neighbours:  # theirs are others now, too
+                for neighbour in self._neighbours:  # the peers' rings are replaced, too
                     neighbour.staging_key = 0
             region = self._transport.register(array.view(np.uint8))
         except TransportError as error:
@@ -115,10 +115,10 @@ class Executor:
         self._loop()
         self._transport.flush()
         self._transport.deregister(region)
-        del self._array, self._region  # the caller alone decides how long its memory lives
+        del self._array, self._region  # keep no reference to the caller's memory
 
     def close(self) -> None:
-        """Let what is still queued leave, then close the connections."""
+        """Send the queued messages, then close the connections."""
         if self._failure is None:
             self._transport.drain(self._timeouts.timeout_s)
             self._transport.close()
@@ -134,7 +134,7 @@ class Executor:
             neighbour.sends_now, neighbour.sent_now, neighbour.left_now = plan.sends[index], 0, 0
             neighbour.receives_now, neighbour.received_now = plan.receives[index], 0
             neighbour.heard_s = now
-            neighbour.emptied_told = neighbour.emptied
+            neighbour.emptied_sent = neighbour.emptied
             ready = Ready(self._sequence, region.key, self._staging.key(index), neighbour.emptied, call)
             self._send_control(neighbour, ready)
         for neighbour in self._neighbours:
@@ -237,7 +237,7 @@ class Executor:
         neighbour.slots_free_until = emptied + SLOTS
 
     def _on_heartbeat(self, neighbour: Neighbour, heartbeat: Heartbeat) -> None:
-        """Compare what the neighbour has sent with what is here, and learn of progress elsewhere."""
+        """Compare the neighbour's count of segments with the segments received, and record its progress report."""
         if neighbour.ready is None:
             expected, arrived = self._sequence - 1, heartbeat.posted  # it has not entered this collective yet
         elif neighbour.next_ready is None:
@@ -263,7 +263,7 @@ class Executor:
         self._progress.arrived(segment)
 
     def _apply(self, segment: Segment) -> None:
-        """Combine a staged segment with the array; what is not to be reduced is in its place already."""
+        """Combine a staged segment with the array; a copied segment is already in place."""
         if not segment.reduces:
             return
         neighbour = self._neighbours[segment.connection]
@@ -275,10 +275,10 @@ class Executor:
         self._give_credit(neighbour)
 
     def _give_credit(self, neighbour: Neighbour) -> None:
-        if neighbour.emptied - neighbour.emptied_told >= SLOTS // 2 and neighbour.received_now < len(
+        if neighbour.emptied - neighbour.emptied_sent >= SLOTS // 2 and neighbour.received_now < len(
             neighbour.receives_now
         ):
-            neighbour.emptied_told = neighbour.emptied
+            neighbour.emptied_sent = neighbour.emptied
             self._send_control(neighbour, Credit(neighbour.emptied))
 
     def _push_all(self) -> None:
@@ -286,7 +286,7 @@ class Executor:
             self._push(neighbour)
 
     def _push(self, neighbour: Neighbour) -> None:
-        """Post, in order, what waits for nothing any more and has a place to go to."""
+        """Post, in order, the segments without open dependencies that have a destination."""
         itemsize = self._itemsize
         while neighbour.sent_now < len(neighbour.sends_now):
             segment = neighbour.sends_now[neighbour.sent_now]
@@ -355,7 +355,7 @@ class Executor:
         neighbour.warned = silent_s >= self._timeouts.warn_s
 
     def _position(self) -> Position:
-        """How far this rank is: the first stage with a segment that is not yet sent, or not yet here."""
+        """This rank's position: the first stage with a segment that is not yet sent or not yet received."""
         stages = [stage for n in self._neighbours for stage in n.pending_stages()]
         return Position(self._sequence, min(stages, default=DONE), self._rank)
 
@@ -387,7 +387,7 @@ class Executor:
         """Send the reason to all neighbours (but the one it came from), and close the connections for good."""
         self._failure = f"rank {culprit}: {reason}" if culprit >= 0 else reason
         try:
-            self._transport.abandon()  # else the message would wait behind writes, longer than we do
+            self._transport.abandon()  # else the ABORT would be queued behind writes and miss its deadline
             for neighbour in self._neighbours:
                 if neighbour is not reported_by:
                     self._send_control(neighbour, Abort(culprit, reason))
@@ -396,7 +396,7 @@ class Executor:
             self._transport.close()
 
     def _standing(self, at: Neighbour | None) -> str:
-        """Where this rank stands: the first segment that is missing (from `at`, if given), the bytes received."""
+        """This rank's progress: the first missing segment (from `at`, if given) and the bytes received."""
         received = sum(
             (s.stop - s.start) * self._itemsize
             for n in self._neighbours

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flat algorithms' frame: one level that holds all ranks, one thread for each port."""
+"""The structure of the flat algorithms: one level that contains all ranks, and one thread per port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipsnet.topology import Fabric
 
 
 def build_flat(name: str, fabric: Fabric, count: int, exchange: Exchange) -> Schedule:
-    """Thread t does the same exchange over all ranks on its part of the vector, out of port t."""
+    """Return the schedule in which thread t runs `exchange` over all ranks on its part, through port t."""
     ranks, ports = len(fabric.servers), len(fabric.servers[0].ports)
     share = Fraction(1, ports)
     threads = [Thread(share, (0,), (exchange,), (np.full(ranks, port),)) for port in range(ports)]

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce level by level: the frame of HiPS, and, with one level, of the flat algorithms.
+"""All-reduce level by level: the structure of HiPS and, with a single level, of the flat algorithms.
 
-The ranks are the points of a grid. A thread owns a share of the vector and visits the grid's levels in an
-order of its own: on the way in, the group of each level scatters, so that the range that a server answers
-for shrinks to one of the level's parts; on the way out, in reverse, the group gathers. A thread's pieces
-are ordered with the part of its first level most significant, so what a server answers for is one
-contiguous range at every stage.
+The ranks are the points of a grid. Each thread has a share of the vector and its own order of the grid's levels.
+In that order, the groups of each level reduce-scatter, so that the range owned by a server shrinks to one part
+per level. In the reverse order, the groups all-gather. A thread's pieces are ordered with the part of its first
+level most significant, so that a server owns one contiguous range at every stage.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from hipsnet.collective.schedule import COPY, REDUCE, TRANSFER, Schedule, assemb
 
 @dataclass(frozen=True, eq=False)
 class Thread:
-    """`share` of the vector visits `levels` in this order on the way in.
+    """A `share` of the vector, reduced over `levels` in this order and gathered in the reverse order.
 
-    `exchanges[level]` is what a group of that level does. `ports[level][distance]` is the port by which a
-    member reaches the one whose digit is higher by `distance`, modulo the level's side.
+    `exchanges[level]` is the exchange inside the groups of that level. `ports[level][distance]` is the port
+    that leads to the member with a digit higher by `distance`, modulo the size of the level.
 
-    Where an exchange has fewer parts than members, its servers are those with digit `first_server` and the
-    next ones; this counts on with the digits of the levels before, so that all servers take turns.
+    If an exchange has fewer parts than members, the summing servers are the members from digit `first_server`
+    on; the digits of earlier levels are added to it, so that all servers take turns.
     """
 
     share: Fraction
@@ -43,7 +42,7 @@ class Thread:
 
 
 def build_hierarchy(algorithm: str, dims: Sequence[int], count: int, threads: Sequence[Thread]) -> Schedule:
-    """Return the schedule in which every thread all-reduces its share of `count` elements over the grid."""
+    """Return the schedule of an all-reduce of `count` elements over a grid of `dims`, split among `threads`."""
     totals = accumulate((thread.share for thread in threads), initial=Fraction(0))
     ends = [int(count * total) for total in totals]
     transfers = [
@@ -59,15 +58,15 @@ def _thread_transfers(
 ) -> Iterator[NDArray[Any]]:
     span = prod(exchange.parts for exchange in thread.exchanges)
     edges = start + split(stop - start, span)
-    ranks = np.arange(prod(dims))  # of the servers that answer for something
-    piece = np.zeros_like(ranks)  # the first that each of them answers for
+    ranks = np.arange(prod(dims))  # the servers that own a range
+    piece = np.zeros_like(ranks)  # the first piece of each server's range
     server = np.full_like(ranks, thread.first_server)
     for step, level in enumerate(thread.levels):
         exchange, side, stride = thread.exchanges[level], dims[level], prod(dims[:level])
         span //= exchange.parts
         first = server % side if exchange.parts < side else np.zeros_like(ranks)
         digit = ranks // stride % side
-        heads = np.flatnonzero(digit == 0)  # the groups, each by its lowest member
+        heads = np.flatnonzero(digit == 0)  # the lowest member of each group
         stages = ((step, REDUCE, exchange.scatter), (2 * len(dims) - 1 - step, COPY, exchange.gather))
         for stage, op, moves in stages:
             src, dst = ((member + first[heads, None]) % side for member in (moves.src, moves.dst))
@@ -85,5 +84,5 @@ def _thread_transfers(
 
 
 def rotated(depth: int, start: int) -> tuple[int, ...]:
-    """Return all levels, each once, from `start` on."""
+    """Return the numbers of all levels, starting at `start` and wrapping around."""
     return tuple((start + step) % depth for step in range(depth))

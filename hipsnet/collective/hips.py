@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """HiPS: hierarchical parameter synchronization on BCube and Torus (Geng et al., SIGCOMM NetAI 2018).
 
-As many threads as there are levels to start with, times the directions of a torus' rings; at every stage they
-work on different levels. Their shares are such that every port carries the same load in the end.
+There is one thread for each level (and, with torus rings, for each direction). Thread i starts at level i, so
+the threads work on different levels at every stage. The shares are chosen so that all ports carry the same load.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ EXCHANGES = ("mesh", "ring", "ps")
 def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: bool = False) -> Schedule:
     """Return the schedule of an all-reduce of `count` elements.
 
-    `exchange` names how a level's group exchanges (mesh, ring or ps): nothing for the fabric's own way
-    (mesh on BCube, ring on Torus), one name for all levels, or one for each. With ps one server of the
-    group sums, alone goes on to the next level, and gives the group the sum in the end; which one it is
-    rotates with thread and piece. `one_way` uses torus rings in one direction only. Raises InputError where
-    the fabric has no levels, or no rings to be used in one direction.
+    `exchange` is the algorithm inside the groups of a level (mesh, ring or ps): empty for the fabric's
+    default (mesh on BCube, ring on Torus), one name for all levels, or one name for each level. With ps, one
+    server of each group computes the group's sum, takes part in the next level and finally distributes the
+    sum to its group; the role rotates with thread and piece. `one_way` uses torus rings in one direction
+    only. Raises InputError if the fabric has no levels, if the number or the names of the exchanges are
+    wrong, or if `one_way` is given without torus rings.
     """
     levels, dims = _levels(fabric), fabric.dims
     names, ports = _per_level(exchange, levels), tuple(map(np.array, levels.ports))
     if one_way and not (levels.has_rings and "ring" in names):
         raise InputError(
-            f"one_way is for rings of a torus; found {fabric.shape.title} with {', '.join(names)}"
+            f"one_way requires a torus with ring exchange; found {fabric.shape.title} with {', '.join(names)}"
         )
     rings = [name == "ring" and side > 2 for name, side in zip(names, dims, strict=True)]
     directions = (1, -1) if levels.has_rings and any(rings) and not one_way else (1,)
@@ -64,7 +65,7 @@ def _levels(fabric: Fabric) -> HipsLevels:
 def _per_level(exchange: tuple[str, ...], levels: HipsLevels) -> tuple[str, ...]:
     names, depth = exchange or (levels.exchange,), len(levels.ports)
     if len(names) not in (1, depth):
-        raise InputError(f"exchange: found {len(names)} names; wanted one, or one for each of {depth} levels")
+        raise InputError(f"exchange: found {len(names)} names; allowed: 1, or {depth} (one for each level)")
     if unknown := [name for name in names if name not in EXCHANGES]:
         raise InputError(f"exchange: found {unknown[0]!r}; allowed: {', '.join(EXCHANGES)}")
     return names * depth if len(names) == 1 else names
@@ -77,13 +78,14 @@ def _exchange(name: str, side: int, direction: int) -> Exchange:
 
 
 def _shares(names: Sequence[str], dims: Sequence[int], ports: Sequence[int]) -> list[Fraction]:
-    """Return for each starting level the part of the vector that makes the loads of all ports equal.
+    """Return, for each starting level, the fraction of the vector that makes the loads of all ports equal.
 
-    Let r be what a group divides at a level for all threads together, n the level's side and p the ports
-    that a server has there: each carries r (1 - 1/n) / p. The threads that begin at a level, weight w,
-    bring r to w + (r'/n' - w/N), primes for the level before: what these have left of the others' shares,
-    and not what is over of their own. With equal loads w is in proportion to p n/(n-1) - p'/(n'-1): above
-    0, and the same for all where all dims are alike. With ps loads are never equal.
+    Let r be the amount of data that a group exchanges at a level, over all threads, n the size of the group
+    and p the number of ports that a server has at that level: each port carries r (1 - 1/n) / p. Let w be the
+    share of the threads that start at the level, N the number of servers, and r', n', p' the values of the
+    previous level. Then r = w + (r'/n' - w/N): the previous level leaves r'/n', of which w/N belongs to the
+    threads that end there. Equal loads give w in proportion to p n/(n-1) - p'/(n'-1), which is positive, and
+    the same for all levels if all dims are equal. With ps, loads cannot be equal; the shares are equal instead.
     """
     if "ps" in names:
         return [Fraction(1, len(dims))] * len(dims)

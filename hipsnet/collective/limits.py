@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a synchronization can be: the physical limit of the ports, and each algorithm's closed form."""
+"""Lower bounds on synchronization time: the physical limit of the ports, and each algorithm's closed form."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class ClosedForm:
 
 
 def bound(fabric: Fabric) -> Fraction:
-    """Return 2 (N-1) / (N ports): no algorithm synchronizes W bytes in less than bound x W / B.
+    """Return 2 (N-1) / (N ports): no algorithm synchronizes W bytes in less than bound x W / B seconds.
 
-    Every server has to send, and to receive, 2 (N-1)/N W at least, through all its ports (Patarasuk and Yuan
-    2009).
+    Every server must send and receive at least 2 (N-1)/N W bytes through its ports (Patarasuk and Yuan 2009).
     """
     servers = len(fabric.servers)
     return Fraction(2 * (servers - 1), servers * len(fabric.servers[0].ports))
@@ -36,26 +35,26 @@ def limit_s(fabric: Fabric, rate_bps: int | None, size_bytes: int) -> float | No
 
 
 def ring(fabric: Fabric) -> ClosedForm:
-    """All servers in a ring, every port a thread of its own."""
+    """Ring over all servers, one thread per port."""
     return ClosedForm(bound(fabric), 2 * (len(fabric.servers) - 1))
 
 
 def mesh(fabric: Fabric) -> ClosedForm:
-    """Every server with every other; an incast of N - 1 into each port."""
+    """Direct exchange between all servers, with an incast of N - 1 into each port."""
     return ClosedForm(bound(fabric), 2)
 
 
 def ps(fabric: Fabric, servers: int) -> ClosedForm:
-    """P parameter servers that are workers, too: their own share needs no cable, so N - 1 vectors, not N."""
+    """P parameter servers that are also workers: their own share stays local, so N - 1 vectors are sent, not N."""
     others = len(fabric.servers) - 1
     return ClosedForm(Fraction(2 * others, servers * len(fabric.servers[0].ports)), 2)
 
 
 def hips_bcube(n: int, levels: int, exchange: str) -> ClosedForm:
-    """HiPS on BCube(n, levels), the same exchange inside every level.
+    """HiPS on BCube(n, levels), with the same exchange at every level.
 
-    With ps the whole of a thread's share goes through one port of the group's server at each stage; without
-    it the bound is reached.
+    With ps, a thread's whole share passes through one port of the group's server at each stage. The other
+    exchanges reach the bound.
     """
     if exchange == "ps":
         return ClosedForm(Fraction(2 * (n - 1)), 2 * levels)
@@ -65,7 +64,7 @@ def hips_bcube(n: int, levels: int, exchange: str) -> ClosedForm:
 
 
 def hips_torus(dims: tuple[int, ...], one_way: bool) -> ClosedForm:
-    """HiPS with rings on a torus; with dims above 2 that are all alike, or one dimension, it is exact."""
+    """HiPS with rings on a torus; exact for one dimension, and for equal dims above 2."""
     servers, directions = prod(dims), 1 if one_way else 2
     return ClosedForm(
         Fraction(2 * (servers - 1), servers * len(dims) * directions), 2 * sum(side - 1 for side in dims)

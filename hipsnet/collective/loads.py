@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a schedule asks of the ports: elements out of and into each, steps, and the longest piece."""
+"""The load of a schedule: elements sent and received by each port, steps, and the longest transfer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hipsnet.topology import Fabric
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Loads in elements: `sent[rank, port]` and `received[rank, port]`, by the two ports of each transfer.
+    """Loads in elements: `sent[rank, port]` and `received[rank, port]`, arrays of shape (ranks, ports).
 
-    What servers or switches in between forward is not counted: ranks that are no neighbours load more cables
-    than these. `steps`: (stage, round)s that have a transfer. `in_steps`: the most loaded port's elements in
-    each step, summed up: the bandwidth term where no step may begin before the last has ended. `largest`:
-    elements of the longest transfer.
+    Only the two end ports of a transfer are counted, not the servers and switches that forward it.
+    `steps`: the number of (stage, round) pairs that have a transfer. `in_steps`: the sum over all steps of the
+    load of the busiest port, in elements: the bandwidth term if each step waits for the previous one.
+    `largest`: elements of the longest transfer.
     """
 
     sent: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Report:
 
 
 def report(schedule: Schedule, fabric: Fabric) -> Report:
-    """Return what a schedule that `check` has accepted asks of the ports of this fabric."""
+    """Return the loads of a schedule on this fabric; the schedule has passed `check`."""
     transfers = schedule.transfers
     ports = len(fabric.servers[0].ports)
     out = transfers["src"].astype(np.int64) * ports + transfers["level"]
@@ -61,7 +61,7 @@ def _sums(where: NDArray[np.int64], length: NDArray[np.int64], size: int) -> NDA
 
 
 def _busiest(length: NDArray[np.int64], *ends: NDArray[np.int64]) -> int:
-    """The largest sum of lengths that have the same end."""
+    """The largest sum of lengths over one port."""
     found = 0
     for end in ends:
         places, inverse = np.unique(end, return_inverse=True)

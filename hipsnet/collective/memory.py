@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A caller's memory as a numpy array, without a copy: whatever exports it, and nothing else."""
+"""Views of a caller's memory as a numpy array, without a copy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hipsnet.errors import InputError
 
 
 def as_array(memory: Any) -> NDArray[Any]:
-    """The array itself, or a view of what has DLPack (on the CPU) or the buffer protocol.
+    """Return `memory` itself if it is an array, else a view of it through DLPack (CPU only) or the buffer protocol.
 
-    Raises InputError for anything else: a list, say, whose sum would be lost in a copy.
+    Raises InputError for other types: the result of a reduction would be lost in a copy.
     """
     if isinstance(memory, np.ndarray):
         return memory

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mesh (P2P) all-reduce: every rank diffuses its pieces to all, then collects all sums, 2 steps."""
+"""Mesh (P2P) all-reduce in 2 steps: every rank sends one piece to each other rank, then collects all sums."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from hipsnet.topology import Fabric
 
 
 def build(fabric: Fabric, count: int) -> Schedule:
-    """The schedule on any fabric: one thread for each port of a server, each on its own port."""
+    """Return the schedule on any fabric, with one thread for each port of a server."""
     return build_flat("mesh", fabric, count, exchange.mesh(len(fabric.servers)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradients of well-known networks, in the buckets that PyTorch's DDP fuses them into."""
+"""The gradients of well-known networks, in the buckets of PyTorch's DistributedDataParallel (DDP)."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Parameter:
 
 
 def parameters(model: str) -> tuple[Parameter, ...]:
-    """Return a model's parameters in order of its forward pass. Raises InputError for an unknown model."""
+    """Return a model's parameters in the order of the forward pass. Raises InputError for an unknown model."""
     if model not in _MODELS:
         raise InputError(f"model: found {model!r}; allowed: {', '.join(MODELS)}")
     return tuple(_MODELS[model]())
 
 
 def buckets(model: str, dtype: str) -> tuple[int, ...]:
-    """Return the elements of each bucket of a model's gradients, in the order in which they are synchronized.
+    """Return the number of elements of each gradient bucket of a model, in the order of synchronization.
 
-    As DDP does once it has seen the gradients' order (torch/csrc/distributed/c10d/reducer.cpp,
-    compute_bucket_assignment_by_size): parameters from last to first; a bucket is closed by the parameter
-    with which it reaches its cap, 1 MiB for the first bucket and 25 MiB for the others. Raises InputError for
-    an unknown model or dtype.
+    The assignment is that of DDP after the first iteration (torch/csrc/distributed/c10d/reducer.cpp,
+    compute_bucket_assignment_by_size): parameters are taken from last to first, and a bucket is complete when
+    it reaches its cap, 1 MiB for the first bucket and 25 MiB for the others. Raises InputError for an unknown
+    model or dtype.
     """
     if dtype not in ITEM_BYTES:
         raise InputError(f"dtype: found {dtype!r}; allowed: {', '.join(ITEM_BYTES)}")
@@ -69,15 +69,15 @@ def _vgg19() -> Parameters:
     for block in ((64,) * 2, (128,) * 2, (256,) * 4, (512,) * 4, (512,) * 4):
         for width in block:
             yield from _layer(f"features.{place}", width, channels, 3, 3)
-            channels, place = width, place + 2  # a ReLU takes the place after each convolution
-        place += 1  # and a pooling layer that after each block
+            channels, place = width, place + 2  # each convolution is followed by a ReLU
+        place += 1  # each block ends with a pooling layer
     yield from _layer("classifier.0", 4096, 512 * 7 * 7)
     yield from _layer("classifier.3", 4096, 4096)
     yield from _layer("classifier.6", 1000, 4096)
 
 
 def _lenet5() -> Parameters:
-    """LeNet-5 for 32 x 32 pictures (LeCun et al. 1998), C3 connected to all maps of S2 as is usual today."""
+    """LeNet-5 for 32 x 32 images (LeCun et al. 1998), with C3 connected to all maps of S2, as is usual today."""
     yield from _layer("conv1", 6, 1, 5, 5)
     yield from _layer("conv2", 16, 6, 5, 5)
     yield from _layer("fc1", 120, 16 * 5 * 5)

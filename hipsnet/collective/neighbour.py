@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executor's state of one neighbour: progress of both sides, credits, and when it was last heard."""
+"""The executor's state of one neighbour: progress of both sides, credits, and the time of the last arrival."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Neighbour:
     staging_key: int = 0  # of the peer's ring for this rank; 0 until it announces one that is large enough
     slots_used: int = 0  # of the peer's ring
     slots_free_until: int = 0  # credit: slots_used may grow to this
-    slots_filled: int = 0  # of my own ring
+    slots_filled: int = 0  # of the local ring
     emptied: int = 0  # all slots before this one may be filled again
     emptied_early: set[int] = field(default_factory=set)
     slot_of: dict[int, int] = field(default_factory=dict)  # by index of the segment that waits in it
-    emptied_told: int = 0
+    emptied_sent: int = 0
 
     ready: Ready | None = None  # of the present collective
     next_ready: Ready | None = None  # the peer is one collective ahead
@@ -36,7 +36,7 @@ class Neighbour:
 
     sends_now: tuple[Segment, ...] = ()
     sent_now: int = 0  # posted
-    left_now: int = 0  # of these, the ones whose memory is free again
+    left_now: int = 0  # of these, sent: their memory may be reused
     receives_now: tuple[Segment, ...] = ()
     received_now: int = 0
 
@@ -45,7 +45,7 @@ class Neighbour:
         return str(self.peer)
 
     def fill(self, segment: int) -> None:
-        """The peer has put this segment (its index) into the next slot of my ring."""
+        """The peer has written this segment (an index) into the next slot of the local ring."""
         self.slot_of[segment] = self.slots_filled
         self.slots_filled += 1
 
@@ -66,7 +66,7 @@ class Neighbour:
         return stages
 
     def is_awaited(self) -> bool:
-        """Whether this collective needs something from this neighbour yet."""
+        """Whether this collective still needs something from this neighbour."""
         return (
             self.ready is None
             or self.left_now < len(self.sends_now)

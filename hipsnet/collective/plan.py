@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank's share of a schedule, cut into segments small enough to pipeline, with the order they must keep.
+"""One rank's part of a schedule, cut into segments small enough to pipeline, with their dependencies.
 
 The vector is cut at every boundary of every transfer, and further into chunks. A segment is a run of chunks of
-one transfer that travels as one write. On each rank the segments that touch a chunk form a chain: a send waits
-for the last receive into its chunks, a receive waits for the last receive and for every send since then. Nothing
-else waits: there is no barrier between stages, and sums are always taken in the schedule's order, whatever
-arrives first.
+one transfer that is sent as one write. On each rank, the segments that touch a chunk form a chain: a send waits
+for the last receive into its chunks; a receive waits for the last receive and for every send since then. There
+are no other dependencies and no barrier between stages. Contributions are always combined in the schedule's
+order, independent of the order of arrival.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 from hipsnet.collective.schedule import REDUCE, Schedule, involving
 
 CHUNKS_PER_TRANSFER = 4
-"""A transfer is cut into at least this many segments, so that the next stage can start before its end."""
+"""Minimum number of segments per transfer, so that the next stage can start before the transfer ends."""
 
 SMALLEST_CHUNK_BYTES = 16 << 10
-"""Below this the work for each segment costs more than pipelining gains."""
+"""Below this size, the overhead per segment exceeds the gain of pipelining."""
 
 Route = tuple[int, int, int]
-"""(peer's rank, my port, the peer's port): what identifies a connection."""
+"""(peer's rank, local port, peer's port): the identity of a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Elements [start, stop) on their way over one connection; the `number`-th in its direction there."""
+    """Elements [start, stop) sent over one connection; `number` counts the segments in that direction."""
 
     index: int
     connection: int
@@ -45,7 +45,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one rank does: segment i may be done after `waits[i]` others, and then releases `releases[i]`.
+    """One rank's segments: segment i depends on `waits[i]` others; the segments `releases[i]` depend on it.
 
     No segment is longer than `chunk` elements.
     """
@@ -55,12 +55,12 @@ class Plan:
     segments: tuple[Segment, ...]
     waits: tuple[int, ...]
     releases: tuple[tuple[int, ...], ...]
-    sends: tuple[tuple[Segment, ...], ...]  # by connection, in the order in which they leave
-    receives: tuple[tuple[Segment, ...], ...]  # by connection, in the order in which they come
+    sends: tuple[tuple[Segment, ...], ...]  # by connection, in the order of sending
+    receives: tuple[tuple[Segment, ...], ...]  # by connection, in the order of arrival
 
 
 def chunk_elements(schedule: Schedule, chunk_bytes: int, itemsize: int) -> int:
-    """The largest segment, in elements: the same number on every rank."""
+    """Return the size of the largest segment in elements; the same number on every rank."""
     lengths = schedule.transfers["length"]
     largest = int(lengths.max()) * itemsize if len(lengths) else 0
     size = min(chunk_bytes, max(SMALLEST_CHUNK_BYTES, -(-largest // CHUNKS_PER_TRANSFER)))
@@ -70,7 +70,11 @@ def chunk_elements(schedule: Schedule, chunk_bytes: int, itemsize: int) -> int:
 def compile_plan(
     schedule: Schedule, rank: int, connections: dict[Route, int], receiver_ports: Sequence[int], chunk: int
 ) -> Plan:
-    """The plan of `rank`: `receiver_ports[i]` is where transfer i arrives; `chunk` is in elements."""
+    """Return the plan of `rank`.
+
+    `receiver_ports[i]` is the receiver's port of transfer i; `chunk` is the size of the largest segment in
+    elements.
+    """
     edges = _chunk_edges(schedule, chunk)
     events = _events_of(schedule, rank)
     segments: list[Segment] = []
@@ -108,7 +112,7 @@ def compile_plan(
 
 
 def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:
-    """(transfer, whether this rank sends it), in order; what a round sends was there before the round."""
+    """(transfer, whether this rank sends it), in order; sends first: a round sends the data from before it."""
     transfers = schedule.transfers
     rows = np.flatnonzero(involving(transfers, rank))
     receives = transfers["dst"][rows] == rank
@@ -124,7 +128,7 @@ def _chunk_edges(schedule: Schedule, chunk: int) -> np.ndarray:
 
 
 def _runs(edges: np.ndarray, offset: int, length: int, chunk: int) -> list[tuple[int, int]]:
-    """Cut [offset, offset + length) into runs of whole chunks, at most `chunk` elements: (first, last edge)."""
+    """Cut [offset, offset + length) into runs of whole chunks of at most `chunk` elements: (first, last edge)."""
     first, end = (int(i) for i in np.searchsorted(edges, (offset, offset + length)))
     runs = []
     while first < end:
@@ -135,7 +139,7 @@ def _runs(edges: np.ndarray, offset: int, length: int, chunk: int) -> list[tuple
 
 
 class _Chain:
-    """Who touched each chunk last: builds the order that segments must keep."""
+    """Builds the dependencies: tracks the last receive into each chunk and the sends since then."""
 
     def __init__(self, chunks: int) -> None:
         self._last_receive = [-1] * chunks

@@ -9,7 +9,7 @@ from hipsnet.collective.plan import Plan, Segment
 
 
 class Progress:
-    """Counts down what each segment waits for; calls `apply` for a received segment that waits for nothing."""
+    """Counts the open dependencies of each segment; calls `apply` for a received segment that has none."""
 
     def __init__(self, plan: Plan, apply: Callable[[Segment], None]) -> None:
         self._plan = plan
@@ -22,11 +22,11 @@ class Progress:
         return not self._waits[segment.index]
 
     def sent(self, segment: Segment) -> None:
-        """The memory of a sent segment may change again."""
+        """The segment has been sent: its memory may change."""
         self._release(segment)
 
     def arrived(self, segment: Segment) -> None:
-        """The bytes of a segment are here: apply it now, or as soon as it waits for nothing."""
+        """The segment has been received: apply it now, or when its dependencies are complete."""
         if self._waits[segment.index]:
             self._arrived_early[segment.index] = 1
         else:
@@ -34,7 +34,7 @@ class Progress:
             self._release(segment)
 
     def _release(self, segment: Segment) -> None:
-        """Count the segment as done, and apply what waited for it; no recursion, as chains are long."""
+        """Complete the segment and apply the received segments it releases; iterative, as chains are long."""
         waits = self._waits
         done = [segment]
         while done:

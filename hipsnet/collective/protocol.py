@@ -24,7 +24,7 @@ class Kind(IntEnum):
 
 
 class MalformedMessage(ValueError):
-    """The bytes are no message of this protocol; the text says what is wrong with them."""
+    """The bytes are not a message of this protocol; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Position:
 class Heartbeat:
     """The sender waits in collective `sequence`, in which it has posted `posted` writes on this connection.
 
-    `stalled_ms`: the time since the last progress, of the sender or of any rank that it has heard of.
-    `behind`: the rank that is furthest behind, as far as the sender knows.
+    `stalled_ms`: the time since the last progress of any rank known to the sender.
+    `behind`: the position of the rank furthest behind that is known to the sender.
     """
 
     sequence: int
@@ -86,7 +86,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Abort:
-    """The collective cannot end; `culprit` is a rank, or -1 where none is to blame."""
+    """The collective has failed; `culprit` is the rank that caused it, or -1."""
 
     culprit: int
     reason: str
@@ -128,13 +128,13 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(raw: bytes) -> Message:
-    """The message that `raw` stands for. Raises MalformedMessage for anything that `pack` does not produce."""
+    """Parse a message. Raises MalformedMessage for any bytes that `pack` does not produce."""
     if not raw:
         raise MalformedMessage("it is empty")
     if raw[0] == Kind.ABORT:
         return _unpack_abort(raw)
     if raw[0] not in _UNPACK:
-        raise MalformedMessage(f"its kind is {raw[0]}, and there are only {min(Kind):d} to {max(Kind):d}")
+        raise MalformedMessage(f"its kind is {raw[0]}; allowed: {min(Kind):d} to {max(Kind):d}")
     layout, make = _UNPACK[Kind(raw[0])]
     if len(raw) != layout.size:
         raise MalformedMessage(f"a {Kind(raw[0]).name} has {layout.size} bytes, not {len(raw)}")

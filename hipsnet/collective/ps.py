@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers: every rank pushes to P servers, which sum, and pulls the sums back; 2 steps."""
+"""Parameter servers, in 2 steps: every rank pushes to P servers, which add, and pulls the sums back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hipsnet.topology import Fabric
 
 
 def build(fabric: Fabric, count: int, servers: int = 1) -> Schedule:
-    """Ranks 0 to `servers` - 1 are servers, and workers like all others; one thread for each port.
+    """Return the schedule; ranks 0 to `servers` - 1 are servers and workers. One thread for each port.
 
-    Raises InputError where there are fewer ranks than servers.
+    Raises InputError if there are fewer ranks than servers.
     """
     ranks = len(fabric.servers)
     if not 1 <= servers <= ranks:

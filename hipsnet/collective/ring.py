@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ring all-reduce: scatter and gather around all ranks in rank order, 2(N-1) steps."""
+"""Ring all-reduce in 2(N-1) steps: reduce-scatter and all-gather around all ranks, in rank order."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from hipsnet.topology import Fabric
 
 
 def build(fabric: Fabric, count: int) -> Schedule:
-    """The schedule on any fabric: one thread for each port of a server, each on its own port."""
+    """Return the schedule on any fabric, with one thread for each port of a server."""
     return build_flat("ring", fabric, count, exchange.ring(len(fabric.servers)))

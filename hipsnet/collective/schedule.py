@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collective as data: the transfers that compute it, in the order in which they count."""
+"""A collective as data: a table of transfers in their order of execution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 COPY, REDUCE = 0, 1
-"""What a transfer does to its range at the receiver: overwrite it, or combine it with what is there."""
+"""Operations of a transfer: overwrite the receiver's range, or combine the data with the receiver's range."""
 
 TRANSFER = np.dtype(
     [
@@ -36,11 +36,12 @@ ORDER = ("stage", "round", "thread", "src", "dst")
 class Schedule:
     """An all-reduce of `count` elements over `world_size` ranks.
 
-    `transfers` has dtype TRANSFER, is sorted by ORDER and cannot be written. Stages count on from those that
-    aggregate to those that broadcast. A transfer reads its range at `src` after every transfer of an earlier
-    (stage, round) into that range has been applied; transfers of one (stage, round) into the same range of
-    one rank are applied in the order of the array. A REDUCE moves what the sender holds of the sum, which is
-    its own contribution at first; a COPY hands on a complete sum (`hipsnet.collective.check` proves it).
+    `transfers` is a read-only array of dtype TRANSFER, sorted by ORDER. Stages are numbered consecutively:
+    first the stages that aggregate, then the stages that broadcast. A transfer reads its range at `src` after
+    every transfer of an earlier (stage, round) into that range has been applied. Transfers of one (stage,
+    round) into the same range of one rank are applied in the order of the array. A REDUCE moves the sender's
+    partial sum, which is initially its own contribution; a COPY forwards a complete sum.
+    `hipsnet.collective.check` verifies both.
     """
 
     algorithm: str
@@ -53,7 +54,7 @@ class Schedule:
 def assemble(
     algorithm: str, world_size: int, count: int, threads: int, parts: Sequence[NDArray[Any]]
 ) -> Schedule:
-    """A schedule out of transfers in any order; those of no length are left out."""
+    """Return a schedule of these transfers, sorted; empty transfers are dropped."""
     transfers = np.concatenate([np.empty(0, TRANSFER), *parts])
     transfers = transfers[transfers["length"] > 0]
     transfers = transfers[np.lexsort([transfers[column] for column in reversed(ORDER)])]
@@ -62,13 +63,13 @@ def assemble(
 
 
 def involving(transfers: NDArray[Any], rank: int) -> NDArray[np.bool_]:
-    """Which of the transfers `rank` sends or receives."""
+    """Return a mask of the transfers that `rank` sends or receives."""
     mask: NDArray[np.bool_] = (transfers["src"] == rank) | (transfers["dst"] == rank)
     return mask
 
 
 def steps(schedule: Schedule) -> list[range]:
-    """The transfers of each (stage, round) that has some, as ranges of their numbers."""
+    """Return the transfers of each (stage, round) that is not empty, as ranges of row numbers."""
     transfers = schedule.transfers
     step = transfers["stage"].astype(np.int64) << 16 | transfers["round"]
     starts = [int(first) for first in np.flatnonzero(np.diff(step, prepend=-1))]
@@ -76,5 +77,5 @@ def steps(schedule: Schedule) -> list[range]:
 
 
 def split(count: int, parts: int) -> NDArray[np.int64]:
-    """The `parts` + 1 edges that cut `count` elements into parts whose sizes differ by one at most."""
+    """Return `parts` + 1 edges that cut `count` elements into parts with sizes that differ by at most one."""
     return np.arange(parts + 1, dtype=np.int64) * count // parts
