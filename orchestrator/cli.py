@@ -24,7 +24,7 @@ _UNUSABLE = {
     errno.EPERM,
     errno.EROFS,
 }
-"""States of a file that are no bug of this program; expected only where the error names the file."""
+"""Errors of a file system that are not a bug of this program, provided that the error names the file."""
 
 
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -36,14 +36,14 @@ def main() -> None:
     try:
         sys.exit(_run())
     finally:
-        if _reader_is_gone():  # nothing may be flushed when the interpreter ends
+        if _reader_is_gone():  # prevent a flush at interpreter exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> int | str | None:
     """Run the command line and return its exit code; an error is one message on standard error."""
     try:
-        from orchestrator.command_line import app  # takes a second; an interrupt may come here, too
+        from orchestrator.command_line import app  # takes a second; an interrupt may arrive here as well
 
         try:
             app()

@@ -120,7 +120,7 @@ class Fabric:
 
     @property
     def kind(self) -> str:
-        """The kind's name, for display; `shape` knows everything that depends on the kind."""
+        """The kind's name, for display; `shape` provides everything that depends on the kind."""
         return self.shape.kind
 
     @cached_property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Showing a measurement while it runs: the rows of the table, and on a terminal a progress bar below them."""
+"""Show a running measurement: the rows of the table, and on a terminal a progress bar below them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from orchestrator.jobs.table import columns, heading, row
 
 
 class Display:
-    """Shows a measurement as it goes; open it by `with`. `results` holds what has come in."""
+    """Shows a running measurement; open it by `with`. `results` holds the results so far."""
 
     def __init__(
         self, title: Sequence[str], measurement: Measurement, table: TextIO, message: Write, has_pauses: bool
     ) -> None:
-        """The table's lines go to `table`, what the workers print on stderr goes to `message`."""
+        """The table is written to `table`; lines that the workers print on stderr are passed to `message`."""
         self.results: list[Result] = []
         self._columns = columns(has_pauses)
         self._title = title
@@ -58,7 +58,7 @@ class Display:
         self._bar.stop()
 
     def progress(self, case: int, iterations: int) -> None:
-        """So many iterations of a case are done, those to warm up included."""
+        """Record that this many iterations of a case are done, including warm-up."""
         self._at = (case, iterations)
         size = approximate_size(self._measurement.size_bytes(case))
         self._bar.update(
@@ -66,20 +66,20 @@ class Display:
         )
 
     def result(self, result: Result) -> None:
-        """A case is done."""
+        """Add the result of a case."""
         self.results.append(result)
         self._at = (len(self.results), 0)
         with self._without_bar():
             self._print(row(self._columns, result))
 
     def message(self, program: int, stream: Stream, line: bytes) -> None:
-        """A worker has printed a line on stderr."""
+        """Pass on a line that a worker printed on stderr."""
         with self._without_bar():
             self._message(program, stream, line)
 
     @property
     def position(self) -> str:
-        """How far the measurement is: iterations that count, of the size that is measured now."""
+        """The progress in words: the present size, and its measured iterations."""
         case, done = self._at
         if case == len(self._measurement.cases):
             return "the end"

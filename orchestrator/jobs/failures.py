@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher's end of the failure reports: a datagram socket that the programs of a job reach by its path."""
+"""The receiving end of failure reports: a datagram socket that the programs of a job reach by its path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Inbox:
         return self._socket.fileno()
 
     def read(self) -> list[Failure]:
-        """The reports that have come; what is none is left out."""
+        """The reports received so far; invalid ones are dropped."""
         found = []
         with suppress(BlockingIOError):
             while True:

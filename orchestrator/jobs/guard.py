@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard of a job: the process that starts its programs, and that ends when all their descendants have.
+"""The guard of a job: the process that starts the programs, and ends after all their descendants.
 
 The launcher forks it before anything else. It has a single thread and adopts orphans, so every process that a
 program starts stays below it. When the launcher ends, in whatever way, the control pipe is closed and the guard
@@ -30,7 +30,7 @@ STOP, KILL = b"s", b"k"
 """Orders on the control pipe: end the programs after a grace period, or at once."""
 
 SETTLE_S = 2.0
-"""The time that the other programs have after the first failure to notice it and to fail by themselves."""
+"""The time after the first failure in which the other programs may detect it and fail by themselves."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,7 +38,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Program:
-    """One program of a job: where it runs, with what, and as which user.
+    """One program of a job, with its namespace, command, environment and user.
 
     `namespace` None is the launcher's own; else the program's hostname is `server`, and `hosts` is its hosts file.
     `account` None is the launcher's user.
@@ -67,8 +67,8 @@ def guard(
     """Run the programs until all have ended, one has failed, or the launcher orders it; then end the others.
 
     Reports each ending as a JSON line {"program": index, "status": exit code, negative for a signal, "ordered":
-    whether the guard had begun to end the programs}, and a
-    program that could not be started as {"program": index, "error": why}. `prepare` is called before the first
+    whether the guard had begun to end the programs}, and a program that could not be started as {"program": index,
+    "error": reason}. `prepare` is called before the first
     program; processes that it starts end with the programs. Call it in a fresh fork and exit.
     """
     os.setsid()  # the terminal's Ctrl-C is for the launcher
@@ -91,7 +91,7 @@ def guard(
 
 
 def _start(index: int, program: Program, pipes: Pipes) -> int:
-    """Fork the program's process; it reports itself why it cannot become the program."""
+    """Fork the program's process, which itself reports an error if it cannot execute the program."""
     parent = os.getpid()
     process = os.fork()  # safe: the guard has a single thread
     if process:
@@ -107,18 +107,18 @@ def _start(index: int, program: Program, pipes: Pipes) -> int:
 
 def _become(program: Program, outputs: tuple[int, int], parent: int) -> NoReturn:
     signal.set_wakeup_fd(-1)
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; the program would inherit it
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python; the program would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     os.setsid()
     if program.namespace is not None:
         execution.enter(program.namespace, program.server, program.hosts)
     if program.account is not None:
         account.become(program.account)
-    die_with_parent(parent)  # not before: a change of user clears it
+    die_with_parent(parent)  # last, because a change of user clears it
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the one that listed them is closed
             os.set_inheritable(int(entry.name), False)
-    # Where the launcher was started without standard streams, these have their numbers.
+    # If the launcher was started without standard streams, other descriptors have the numbers 0 to 2.
     streams = [
         fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (os.open(os.devnull, os.O_RDONLY), *outputs)
     ]
@@ -128,14 +128,14 @@ def _become(program: Program, outputs: tuple[int, int], parent: int) -> NoReturn
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill the calling process when its parent, the process `parent`, ends."""
+    """Make the kernel kill the calling process when its parent, the process `parent`, ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _watch(running: dict[int, int], pipes: Pipes, wake: int) -> None:
-    """Return when nothing runs any more, soon after a program has failed, or on an order to end the programs."""
+    """Return when all programs have ended, SETTLE_S after a program failed, or on an order to end them."""
     deadline: float | None = None
     while running and (deadline is None or time.monotonic() < deadline):
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -171,7 +171,7 @@ def _end(running: dict[int, int], pipes: Pipes, wake: int, grace_s: float) -> No
 
 
 def _reap(running: dict[int, int], report: int, ordered: bool) -> tuple[list[int], bool]:
-    """Collect what has ended and report the programs among it: their statuses, and if children are left."""
+    """Reap ended children and report the programs among them; returns their statuses, and if children are left."""
     statuses = []
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -185,7 +185,7 @@ def _reap(running: dict[int, int], report: int, ordered: bool) -> tuple[list[int
 
 
 def adopt_orphans(adopt: bool) -> None:
-    """Have orphaned descendants become children of the calling process (True), or of init (False)."""
+    """Make orphaned descendants children of the calling process (True), or of init (False)."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
 
 

@@ -25,13 +25,13 @@ def settings(path: Path, fabric: Fabric, **given: object) -> Settings:
 
     `given` fields that are None keep their default. Raises InputError where a value is not allowed.
     """
-    wanted = {field: value for field, value in given.items() if value is not None}
+    chosen = {field: value for field, value in given.items() if value is not None}
     return Settings(
         rank=0,
         world_size=len(fabric.servers),
         topology=str(path.resolve()),
         token=secrets.token_hex(16),
-        **wanted,  # type: ignore[arg-type]
+        **chosen,  # type: ignore[arg-type]
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a job's programs and following them: their output line by line, their endings, and no process left."""
+"""Run a job's programs: pass on their output line by line, collect their endings, and leave no process."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _READ_BYTES = 1 << 16
 class Ending:
     """How a program ended, `time_s` after the start of the job.
 
-    `status` is its exit code, or the negated number of the signal that killed it. `is_ordered`: after the launcher
-    had told it to end. `failure` is the exception that it reported.
+    `status` is its exit code, or the negated number of the signal that killed it. `is_ordered`: it
+    ended after the launcher had begun to end the job. `failure` is the exception that it reported.
     """
 
     program: int
@@ -55,7 +55,7 @@ class Ending:
 
     @property
     def precedence(self) -> int:
-        """The lower, the more likely this is the cause of the others' endings, and not their effect."""
+        """The lower the number, the more likely this ending caused the others."""
         if self.status < 0 and not self.is_ordered:
             return 0
         if self.failure is None:
@@ -66,7 +66,7 @@ class Ending:
 
     @property
     def may_be_cause(self) -> bool:
-        """Whether it failed, and not only because it was told to end."""
+        """Whether the program failed, other than by being ended by the launcher."""
         by_itself = not self.is_ordered or (self.failure is not None and not self.failure.is_survivor)
         return self.status != 0 and by_itself
 
@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def failure(self) -> Ending | None:
-        """The failure that caused the others: a crash before an exception, and that before a lost connection."""
+        """The failure that caused the others: crashes precede exceptions, and those precede lost connections."""
         failed = [ending for ending in self.endings if ending.may_be_cause]
         return min(failed, key=lambda ending: (ending.precedence, ending.time_s), default=None)
 
@@ -96,15 +96,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What a caller of `launch` may want beside the output.
+    """The options of `launch`.
 
-    `prepare` is called in the guard before it starts the programs. Failure reports are read from `inbox`: they are
-    part of the outcome, and `heard` gets each at once. A line of more than `line_limit` bytes comes in pieces.
+    `prepare` is called in the guard before it starts the programs. Failure reports are read from `inbox`; they are
+    part of the outcome, and each is also passed to `on_failure` at once. Lines of more than `line_limit` bytes are
+    split. `grace_s` is the time between SIGTERM and SIGKILL.
     """
 
     prepare: Callable[[], None] | None = None
     inbox: Inbox | None = None
-    heard: Callable[[Failure], None] = lambda _: None
+    on_failure: Callable[[Failure], None] = lambda _: None
     line_limit: int = LINE_LIMIT
     grace_s: float = 5.0
 
@@ -113,7 +114,7 @@ DEFAULTS = LaunchOptions()
 
 
 def launch(programs: Sequence[Program], write: Write, options: LaunchOptions = DEFAULTS) -> Outcome:
-    """Run the programs and return when they and all that they started are gone.
+    """Run the programs and return when they and all their descendants have ended.
 
     The first failure, SIGINT, SIGTERM or SIGHUP ends the rest: SIGTERM, and SIGKILL after `grace_s` seconds or on a
     second signal. After a failure the other programs first have `SETTLE_S` to fail by themselves and to report why.
@@ -185,7 +186,7 @@ class _Follower:
         self._interrupt: signal.Signals | None = None
 
     def follow(self) -> Outcome:
-        """Return when the guard has closed its report and nobody can write any more."""
+        """Return when the guard and all programs have closed their pipes."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._interrupts, *self._pending):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -196,16 +197,16 @@ class _Follower:
                     if not self._take(key.fd):
                         selector.unregister(key.fd)
                         del self._pending[key.fd]
-        self._hear()
+        self._read_failures()
         endings = tuple(
             replace(ending, failure=self._failures.get(ending.program)) for ending in self._endings
         )
         return Outcome(endings, self._interrupt, self._started_s, time.monotonic() - self._started)
 
     def _take(self, descriptor: int) -> bool:
-        """Take in what has come at a descriptor; False at its end."""
+        """Read the data available at a descriptor; False at its end."""
         if self._options.inbox and descriptor == self._options.inbox.fileno():
-            self._hear()
+            self._read_failures()
             return True
         data = os.read(descriptor, _READ_BYTES)
         if descriptor == self._interrupts:
@@ -221,15 +222,15 @@ class _Follower:
             _check_guard(self._job.guard)
         return bool(data)
 
-    def _hear(self) -> None:
+    def _read_failures(self) -> None:
         for failure in self._options.inbox.read() if self._options.inbox else ():
             if 0 <= failure.rank < len(self._job.outputs):
                 self._failures.setdefault(failure.rank, failure)
-                self._options.heard(failure)
+                self._options.on_failure(failure)
 
 
 def _check_guard(process: int) -> None:
-    """Raise HipsnetError if the guard has not ended well."""
+    """Raise HipsnetError unless the guard ended with exit code 0."""
     ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
     if ended is None or ended.si_status:
         raise HipsnetError("the job's guard process was killed, and its programs with it; run the job again")
@@ -243,7 +244,7 @@ def _ending(line: bytes, time_s: float) -> Ending:
 
 
 def _lines(pending: bytearray, data: bytes, limit: int) -> Iterator[bytes]:
-    """The lines that `data` completes; no data is the end and gives what is left."""
+    """The lines that `data` completes; empty `data` means the end and yields the rest."""
     start = len(pending)
     pending += data
     if data and b"\n" not in data and len(pending) < limit:

@@ -18,9 +18,9 @@ from orchestrator.lab.account import Account, acting_as
 def logs(folder: Path | None, servers: Sequence[str], account: Account) -> Iterator[Write]:
     """Make FOLDER/<server>.log for each server; yields the function that appends a line (nothing without a folder).
 
-    The files, and the folder if need be, are made as the job's user; they replace those of an earlier job. Raises
-    InputError if that user cannot. A file that cannot be written any more (a full disk) is named once on stderr,
-    and the job goes on.
+    The files, and the folder if missing, are made as the job's user; they replace those of an earlier job. Raises
+    InputError if that fails. A file that can no longer be written (a full disk) is named once on stderr, and the
+    job continues.
     """
     if folder is None:
         yield lambda *_: None

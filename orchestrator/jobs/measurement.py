@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job measures: which vectors and how often, and its form as a line of text, a worker's argument."""
+"""The vectors and iterations that a job measures, and their text form, which is a worker's argument."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def count(size_bytes: int, dtype: str, flag: str = "--size") -> int:
     if dtype not in ITEM_BYTES:
         raise InputError(f"--dtype: found {dtype!r}; allowed: {', '.join(ITEM_BYTES)}")
     if size_bytes < ITEM_BYTES[dtype]:
-        raise InputError(f"{flag}: found {size_bytes}B; wanted at least one {dtype} ({ITEM_BYTES[dtype]}B)")
+        raise InputError(f"{flag}: found {size_bytes}B; needs at least one {dtype} ({ITEM_BYTES[dtype]}B)")
     return size_bytes // ITEM_BYTES[dtype]

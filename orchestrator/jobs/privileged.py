@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root's part of a job whose programs run as another user: what each transport needs privileges for.
+"""The privileged part of a job whose programs run as another user.
 
-Over tcp that is a congestion control that the kernel does not permit to users: another one is chosen. Over xdp it
-is opening AF_XDP sockets: a process on each server opens them and hands them to the job's user, as
-`hipsnet endpoints` does. Over verbs it is pinning memory: `account.become` raises the limit.
+tcp: if the kernel does not permit the congestion control to users, another one is chosen. xdp: a process on each
+server opens the AF_XDP sockets and hands them to the job's user, as `hipsnet endpoints` does. verbs:
+`account.become` raises the limit of pinned memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _START_S = 20.0
 
 @dataclass(frozen=True)
 class Endpoints:
-    """The ports of one server, and the socket's path where the user `owner` gets them."""
+    """The ports of one server, and the path of the socket at which the user `owner` receives them."""
 
     namespace: str
     path: Path
@@ -62,7 +62,7 @@ def permitted_congestion_control(asked: str, account: Account, is_given: bool) -
 
 
 def endpoints(topology: Topology, fabric: Fabric, account: Account) -> tuple[Endpoints, ...]:
-    """What has to be handed over on each server of a lab to programs of `account`."""
+    """The endpoints that each server of a lab hands over to programs of `account`."""
     return tuple(
         Endpoints(
             namespace_name(fabric.name, server.name),
@@ -90,9 +90,9 @@ _LOAD = {
 
 
 def compile_as(account: Account, environ: Mapping[str, str], transport: str) -> None:
-    """Have the libraries of a job compiled once, in that user's cache, unless root's can be read.
+    """Compile the libraries of a job in that user's cache, unless the user can read root's cache.
 
-    Raises CapabilityError with the reason if the user cannot.
+    Raises CapabilityError with the reason if that fails.
     """
     done = subprocess.run(
         [sys.executable, "-c", f"{_LOAD['engine']}; {_LOAD.get(transport, '')}"],
@@ -113,27 +113,27 @@ def compile_as(account: Account, environ: Mapping[str, str], transport: str) -> 
         )
 
 
-def start(wanted: Sequence[Endpoints]) -> None:
-    """Fork the processes and return when all of them listen. For a process with a single thread: the guard.
+def start(served: Sequence[Endpoints]) -> None:
+    """Fork a process for each server and return when all listen. Only for a process with one thread: the guard.
 
     They end with SIGTERM, or with the process that forked them. Raises HipsnetError if one does not start.
     """
     parent = os.getpid()
-    for one in wanted:
+    for one in served:
         one.path.unlink(missing_ok=True)
         if os.fork() == 0:
             _serve(one, parent)
     deadline = time.monotonic() + _START_S
-    for one in wanted:
+    for one in served:
         while not _listens(one.path):
             if time.monotonic() > deadline:
                 raise HipsnetError(f"cannot hand sockets over to the programs: nothing listens at {one.path}")
             time.sleep(0.01)
 
 
-def remove(wanted: Sequence[Endpoints]) -> None:
-    """Remove the sockets' paths, where a process was killed before it could."""
-    for one in wanted:
+def remove(served: Sequence[Endpoints]) -> None:
+    """Remove the sockets' paths that a killed process has left."""
+    for one in served:
         one.path.unlink(missing_ok=True)
 
 

@@ -26,8 +26,8 @@ _FOLDER = "jobs"
 class Job:
     """One `hipsnet run`: the launcher's process id, what it runs, for which user, and since when.
 
-    `started_s` is the Unix time; `start_ticks` tells the process from a later one with the same id (field 22 of
-    /proc/<pid>/stat).
+    `started_s` is the Unix time; `start_ticks` (field 22 of /proc/<pid>/stat) distinguishes the process from a
+    later one with the same id.
     """
 
     pid: int
@@ -57,8 +57,8 @@ def running_jobs(fabric: str) -> tuple[Job, ...]:
 def registered(fabric: str, command: str, user: str) -> Iterator[Sequence[Job]]:
     """List this process as a job of the fabric for the length of the block; yields the other running jobs.
 
-    Of two jobs that start at the same moment, each or one sees the other. Raises CapabilityError without
-    root, OSError if /run is full.
+    Of two jobs that start at the same moment, at least one sees the other. Raises CapabilityError without root,
+    OSError if /run is full.
     """
     pid = os.getpid()
     path = folder(fabric) / f"{pid}.json"
@@ -95,7 +95,7 @@ def _remove_stale(fabric: str) -> None:
 def _read(path: Path) -> Job | None:
     try:
         return Job(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):  # gone meanwhile, or not written by this version
+    except (OSError, ValueError, TypeError):  # removed meanwhile, or not written by this version
         return None
 
 

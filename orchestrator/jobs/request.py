@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the options of `hipsnet run` to the measurement that they ask for."""
+"""The options of `hipsnet run`, and the measurement that they select."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPE, ITERATIONS, WARMUP = "float32", 10, 2
 
 @dataclass(frozen=True)
 class Request:
-    """The options that say what is measured, as they were given; None, or False, where they were not."""
+    """The options that select the measurement, as given; None or False if not given."""
 
     size: str | None = None
     sizes: str | None = None
@@ -41,9 +41,9 @@ class Request:
         )
 
     def measurement(self, fabric: Fabric) -> Measurement:
-        """The measurement that the options ask for on a fabric.
+        """The measurement on a fabric.
 
-        Raises InputError where they do not go together, or where the vectors do not fit into this machine's memory.
+        Raises InputError for options that exclude each other, or if the vectors exceed this machine's free memory.
         """
         dtype = self.dtype or DTYPE
         measurement = Measurement(
@@ -61,7 +61,7 @@ class Request:
         ways += [flag for flag in self.given if flag in ("--begin", "--end", "--factor")][:1]
         if len(ways) > 1:
             raise InputError(
-                f"{ways[0]} and {ways[1]} were found; give one of --size, --sizes, --model, "
+                f"{ways[0]} and {ways[1]} exclude each other; give one of --size, --sizes, --model, "
                 "or --begin with --end and --factor"
             )
         if self.model is not None:
@@ -83,7 +83,7 @@ class Request:
 
 
 def _require_memory(fabric: Fabric, measurement: Measurement) -> None:
-    """Raise InputError if all servers' vectors together are more than this machine has left."""
+    """Raise InputError if the vectors of all servers exceed this machine's free memory."""
     largest = max(measurement.size_bytes(case) for case in range(len(measurement.cases)))
     text = re.search(r"MemAvailable: *([0-9]+) kB", Path("/proc/meminfo").read_text())
     if text and len(fabric.servers) * largest > int(text[1]) * 1024:

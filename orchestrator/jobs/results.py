@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of a measuring job: from the reports of its ranks to a JSON document."""
+"""The results of a measuring job, combined from the reports of its ranks, and as a JSON document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.telemetry.job_pauses import JobPauses
 
 @dataclass(frozen=True)
 class Result:
-    """One case, measured: `times_s` holds every iteration's time on its slowest rank.
+    """The measurement of one case: `times_s` holds every iteration's time on its slowest rank.
 
     `wrong` counts elements with a wrong sum on all ranks, `same_bits` is true if all ranks had the same bits in all
     iterations; both are None without a check. `limit_s` is None where a port has no rate. `pauses` are those of all
@@ -40,7 +40,7 @@ class Result:
 
     @property
     def median_s(self) -> float:
-        """The median iteration's seconds."""
+        """The time of the median iteration in seconds."""
         return statistics.median(self.times_s)
 
     @property
@@ -50,7 +50,7 @@ class Result:
 
     @property
     def busbw_GBps(self) -> float:
-        """The least that a rank must send, over time: nccl-tests' figure that does not depend on the ranks."""
+        """The bytes that a rank must send at least, per time: nccl-tests' busbw, comparable between world sizes."""
         return self.algbw_GBps * 2 * (self.world_size - 1) / self.world_size
 
     @property
@@ -62,19 +62,19 @@ class Result:
 def combine(
     measurement: Measurement,
     index: int,
-    told: Sequence[Mapping[str, Any]],
+    reports: Sequence[Mapping[str, Any]],
     limit_s: float | None,
     pauses: JobPauses | None = None,
 ) -> Result:
     """Make one result of all ranks' reports about the case `index`."""
-    digests = {digest for report in told for digest in report["digests"]}
+    digests = {digest for report in reports for digest in report["digests"]}
     return Result(
         case=measurement.cases[index],
         dtype=measurement.dtype,
-        world_size=len(told),
-        times_s=tuple(map(max, zip(*(report["times_s"] for report in told), strict=True))),
+        world_size=len(reports),
+        times_s=tuple(map(max, zip(*(report["times_s"] for report in reports), strict=True))),
         limit_s=limit_s,
-        wrong=sum(report["wrong"] for report in told) if measurement.check else None,
+        wrong=sum(report["wrong"] for report in reports) if measurement.check else None,
         same_bits=len(digests) == 1 if measurement.check else None,
         pauses=pauses,
     )

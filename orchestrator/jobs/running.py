@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hipsnet run` does: start the measuring programs or the user's own, and report how the job ended."""
+"""The command `run`: start the measuring programs or the user's own, and report how the job ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from orchestrator.telemetry.job_pauses import PauseBook
 
 @dataclass(frozen=True)
 class Options:
-    """The options that say how a job runs, whatever it runs; `user` None is the caller of sudo, or else root."""
+    """The options of any job; a `user` of None is the caller of sudo, or else root."""
 
     user: str | None = None
     log_dir: Path | None = None
@@ -63,7 +63,7 @@ class _Job:
 def run(
     file: Path, command: Sequence[str], request: Request, options: Options, engine: Mapping[str, Any]
 ) -> int:
-    """Do it; the exit code. `engine` holds the settings that were given, by field of `Settings`."""
+    """Run the job; returns the exit code. `engine` holds the settings that were given, by field of `Settings`."""
     account = accounts.find(options.user)
     topology, fabric = topology_file.load(file)
     settings = job.settings(file, fabric, **engine)
@@ -73,7 +73,7 @@ def run(
     if not command:
         return _measure(own, request)
     if request.given:
-        raise InputError(f"{request.given[0]} is for measuring; leave it out, or leave `{command[0]}` out")
+        raise InputError(f"{request.given[0]} is for measuring; omit it, or omit `{command[0]}`")
     return _run_program(own, command)
 
 
@@ -148,7 +148,7 @@ def _measure(own: _Job, request: Request) -> int:
 
 @contextlib.contextmanager
 def _prepared(own: _Job, screen: Write) -> Iterator[tuple[Write, LaunchOptions]]:
-    """Everything around the programs: list, log files, inbox, root's part of the transport."""
+    """Set up what surrounds the programs: job list, log files, inbox, the privileged part of the transport."""
     _require_background(own)
     handed_over = _prepare_transport(own)
     prepare = functools.partial(privileged.start, handed_over) if handed_over else None
@@ -158,20 +158,20 @@ def _prepared(own: _Job, screen: Write) -> Iterator[tuple[Write, LaunchOptions]]
         Inbox(job.inbox_path(own.fabric), own.account.uid) as inbox,
     ):
 
-        def heard(failure: Failure) -> None:
+        def on_failure(failure: Failure) -> None:
             for line in failure.traceback.encode().splitlines() if failure.is_expected else ():
                 log(failure.rank, "stderr", line)
                 if own.options.verbose:
                     screen(failure.rank, "stderr", line)
 
         try:
-            yield log, LaunchOptions(prepare=prepare, inbox=inbox, heard=heard)
+            yield log, LaunchOptions(prepare=prepare, inbox=inbox, on_failure=on_failure)
         finally:
             privileged.remove(handed_over)
 
 
 def _prepare_transport(own: _Job) -> tuple[privileged.Endpoints, ...]:
-    """Do what needs root before programs of another user start; returns what has to be handed over to them."""
+    """Do the privileged work before programs of another user start; returns the endpoints to hand to them."""
     transport, account = own.settings.transport, own.account
     engine_library()  # compiled once, here, and not by every program
     if transport == "xdp":
@@ -186,7 +186,7 @@ def _prepare_transport(own: _Job) -> tuple[privileged.Endpoints, ...]:
 
 @contextlib.contextmanager
 def _listed(own: _Job) -> Iterator[None]:
-    """Be in the fabric's list of jobs for the length of the block; warn of the other jobs there."""
+    """List the job in the fabric for the length of the block; warn of other jobs there."""
     command = shlex.join(["hipsnet", *sys.argv[1:]])
     with registry.registered(own.fabric.name, command, own.account.name) as others:
         for other in others:
@@ -198,14 +198,14 @@ def _listed(own: _Job) -> Iterator[None]:
 
 
 def _require_background(own: _Job) -> None:
-    """Raise ProvisionError if a process that the lab needs does not run: no program would get through."""
+    """Raise ProvisionError if a process that the lab needs is not running; its frames would be lost."""
     for process in background.needed(own.topology, own.fabric):
         if not process.is_running:
             raise ProvisionError(process.report)
 
 
 def _report(own: _Job, outcome: Outcome, what: str) -> None:
-    """Say on stderr why the job ended, if not by itself."""
+    """Report on stderr a failure or a signal that ended the job."""
     if outcome.interrupt:
         _say(
             f"{outcome.interrupt.name} after {outcome.duration_s:.1f} s: stopped {what} on all "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing a schedule: the stages of one server, transfer by transfer, and the load of every port and its bound."""
+"""Print a schedule: the transfers of one server by stage, the load of every port, and the lower bound."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class _Arrow:
 
 
 def show(
-    file: Path, engine: Mapping[str, Any], size: str, dtype: str, server: str | None, json_wanted: bool
+    file: Path, engine: Mapping[str, Any], size: str, dtype: str, server: str | None, json_output: bool
 ) -> str:
-    """Build, check and describe the schedule that the options of `hipsnet schedule` ask for.
+    """Build, check and describe the schedule that the options of `hipsnet schedule` select.
 
     `engine` holds the settings that were given, by field of `Settings`. Raises InputError.
     """
@@ -77,7 +77,7 @@ def show(
     schedule = algorithm.build(fabric, count(given("--size", size, parse_size), dtype))
     view = View(fabric, schedule, check(schedule, fabric), dtype, ITEM_BYTES[dtype], topology.link.rate_bps)
     chosen = None if server is None else find_server(fabric, server)
-    if json_wanted:
+    if json_output:
         return json.dumps(as_json(view, chosen), indent=2)
     return as_text(view, chosen or fabric.servers[0])
 
@@ -158,7 +158,7 @@ def _arrow_data(arrow: _Arrow, item_bytes: int) -> dict[str, Any]:
 
 
 def _stage_lines(view: View, server: Server, arrows: list[_Arrow]) -> Iterator[str]:
-    """Thread by thread; what the server sends in a round before what it receives."""
+    """The transfers by thread and round; those that the server sends precede those that it receives."""
     arrows.sort(key=lambda arrow: (arrow.thread, arrow.round, arrow.target == server.name))
     several_rounds = len({arrow.round for arrow in arrows}) > 1
     noun = view.fabric.shape.port_noun

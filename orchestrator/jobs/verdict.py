@@ -46,7 +46,7 @@ def _fate(ending: Ending) -> str:
         return "ended without an error"
     if ending.is_ordered:
         return "ended by hipsnet"
-    return "failed, too"
+    return "also failed"
 
 
 def _ranks(count: int) -> str:

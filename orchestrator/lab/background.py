@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The background processes that a lab depends on: which it needs, which run, and how to restart the others."""
+"""The background processes that a lab needs, whether they are running, and how to restart them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BackgroundProcess:
 
     @property
     def problem(self) -> str:
-        """What its absence means for the lab."""
+        """A sentence on the effect of its absence."""
         return f"{self.name} of {self.fabric} is not running: {_EFFECTS[self.name]}"
 
     @property
@@ -52,7 +52,7 @@ class BackgroundProcess:
 
 
 def needed(topology: Topology, fabric: Fabric) -> tuple[BackgroundProcess, ...]:
-    """The processes that the lab needs as it is now, impaired delays included; none for a file that names hosts."""
+    """The processes that the lab needs at present, impaired delays included; none for a file that names hosts."""
     if topology.nodes != "lab":
         return ()
     found = []

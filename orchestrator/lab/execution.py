@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running programs on the nodes of the lab: the namespaces that they enter and the environment that they get."""
+"""Run programs on the nodes of the lab, in their namespaces and with their environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.lab import identity
 from orchestrator.lab.namespaces import namespace_name, require
 
 PORT = "p0"
-"""The port that other libraries are pointed to. Every server has it, and reaches every other server by it."""
+"""The interface that other libraries use. Every server has it and reaches every other server through it."""
 
 NETWORK = {
     "GLOO_SOCKET_IFNAME": PORT,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which fabrics there are on this machine, and which one a user means."""
+"""The fabrics on this machine, found by name or by topology file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fabrics() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Presence:
-    """What is there of a fabric on this machine.
+    """The parts of a fabric that exist on this machine.
 
     `file` is the topology file that it was provisioned from, None if its record is lost. Nodes are `present`,
     `missing` (recorded, without a namespace), or `foreign`: a namespace that hipsnet did not make has the name.
@@ -63,7 +63,7 @@ def presence(name: str) -> Presence:
 
 
 def not_here(name: str, asked: str) -> ProvisionError:
-    """The error of a command that needs a fabric which this machine does not have; `asked` is its name or file."""
+    """The error for a fabric that is not on this machine; `asked` is its name or file."""
     hint = "" if name == asked else f"; `hipsnet provision {asked}` makes it"
     return ProvisionError(
         f"{name} is not provisioned{hint}; fabrics on this machine: {', '.join(fabrics()) or 'none'}"
@@ -71,7 +71,7 @@ def not_here(name: str, asked: str) -> ProvisionError:
 
 
 def _name_in(text: str) -> str | None:
-    """The name in a topology file, which need not be valid any more."""
+    """The name in a topology file, which may have become invalid."""
     try:
         content = yaml.safe_load(text)
         name = content.get("name") if isinstance(content, dict) else None

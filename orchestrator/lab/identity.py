@@ -28,8 +28,8 @@ def hosts(fabric: Fabric) -> str:
     """The hosts file of a fabric: its servers' identities, their ports' addresses, then the machine's own file.
 
     A server's name has its identity address only. Names like `s01.p0` and `s01.lo` have the address of one
-    interface, and are what a reverse lookup finds (that of c10d with an IPv4-mapped IPv6 address, too). Where the
-    machine's file has one of these names, the fabric's line is first and counts.
+    interface, and are the results of reverse lookups (also those of c10d for IPv4-mapped IPv6 addresses). If the
+    machine's file has one of these names, the fabric's line precedes it and takes effect.
     """
     lines = [f"# servers of {fabric.name}, by hipsnet"]
     lines += [f"{server.identity}\t{server.name} {server.name}.lo" for server in fabric.servers]
@@ -53,8 +53,8 @@ def assume(hostname: str, hosts_file: str) -> None:
     _check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS), "make a mount and a UTS namespace")
     socket.sethostname(hostname)
     _mount("none", Path("/"), None, _MS_REC | _MS_SLAVE)
-    # The file needs a file system of its own. It is mounted over a folder that is there, and hidden again: a
-    # bind mount keeps it alive.
+    # The file needs its own file system. It is mounted over an existing folder and unmounted again: a bind mount
+    # keeps it alive.
     _mount("tmpfs", NAMED, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "mode=755")
     try:
         source = NAMED / "hosts"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of a ping for the reader: sums, a table of broken paths, JSON."""
+"""Render the answers of a ping as sums, as a table of broken paths, and as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _rtt(answers: Sequence[Answer]) -> dict[str, float]:
 
 
 def parts(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> Iterator[str | Table]:
-    """What to print: one sentence, and what is wrong if anything is."""
+    """The parts to print: a summary, and the broken paths if there are any."""
     broken = [answer for answer in answers if not answer.reached]
     size = len(fabric.servers)
     rtt = _rtt(answers)
@@ -38,7 +38,7 @@ def parts(fabric: Fabric, answers: Sequence[Answer], seconds: float) -> Iterator
     )
     retried = sum(answer.attempts > 1 for answer in answers if answer.rtt_us is not None)
     if retried:
-        yield f"{retried} paths were answered only when asked again: a cable loses frames"
+        yield f"{retried} paths were answered only after a retry: a cable loses frames"
     if broken:
         view = Table(title=f"{len(broken)} paths are broken", title_justify="left")
         for heading in ("from", "to", "path"):

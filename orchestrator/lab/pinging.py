@@ -28,7 +28,7 @@ _ICMP = struct.Struct("!BBHHHI")
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one path: `reached` if a request came through, after `attempts`.
+    """The result of one path: `reached` if a request arrived, after `attempts`.
 
     `rtt_us` is None if no reply came. A reply takes the way that its sender's routes choose: one that is lost
     says nothing about this path, and the way that it took is asked about on its own.
@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass
 class _Flight:
-    """The state of one path's requests while they are under way."""
+    """The state of one path's requests in flight."""
 
     frame: bytes
     attempts: int = 0
@@ -53,7 +53,7 @@ class _Flight:
 
 @dataclass
 class _Server:
-    """A server's sockets, opened inside its namespace: `sender` sends frames, `receiver` hears ICMP."""
+    """A server's sockets, opened inside its namespace: `sender` sends frames, `receiver` receives ICMP."""
 
     name: str
     sender: socket.socket
@@ -67,18 +67,18 @@ def ping(fabric: Fabric) -> list[Answer]:
     """
     names = [server.name for server in fabric.servers]
     require(fabric.name, names)
-    wanted = [path for a in names for b in names if a != b for path in paths(fabric, a, b)]
-    flights = [_Flight(_frame(number, path)) for number, path in enumerate(wanted)]
+    tried = [path for a in names for b in names if a != b for path in paths(fabric, a, b)]
+    flights = [_Flight(_frame(number, path)) for number, path in enumerate(tried)]
     with _sockets(fabric) as servers, selectors.DefaultSelector() as selector:
         for server in servers.values():
             selector.register(server.receiver, selectors.EVENT_READ, server)
         for _ in range(ATTEMPTS):
             waiting = [number for number, flight in enumerate(flights) if flight.rtt_us is None]
             for start in range(0, len(waiting), _WINDOW):
-                _volley(waiting[start : start + _WINDOW], wanted, flights, servers, selector)
+                _volley(waiting[start : start + _WINDOW], tried, flights, servers, selector)
     return [
         Answer(path, flight.arrived, flight.attempts, flight.rtt_us)
-        for path, flight in zip(wanted, flights, strict=True)
+        for path, flight in zip(tried, flights, strict=True)
     ]
 
 
@@ -100,7 +100,7 @@ def _sockets(fabric: Fabric) -> Iterator[dict[str, _Server]]:
 
 def _volley(
     numbers: Sequence[int],
-    wanted: Sequence[Path],
+    tried: Sequence[Path],
     flights: Sequence[_Flight],
     servers: dict[str, _Server],
     selector: selectors.BaseSelector,
@@ -108,7 +108,7 @@ def _volley(
     """Send one request on each of these paths and wait for the answers."""
     open_numbers = set(numbers)
     for number in numbers:
-        path, flight = wanted[number], flights[number]
+        path, flight = tried[number], flights[number]
         flight.attempts += 1
         flight.sent_ns = time.perf_counter_ns()
         try:
@@ -116,19 +116,19 @@ def _volley(
         except OSError:  # the port is down: no frame leaves it
             continue
         if number % 32 == 0:
-            _hear(selector.select(0), wanted, flights, open_numbers)
+            _receive(selector.select(0), tried, flights, open_numbers)
     deadline = time.monotonic() + _WAIT_S
     while open_numbers and (left := deadline - time.monotonic()) > 0:
-        _hear(selector.select(left), wanted, flights, open_numbers)
+        _receive(selector.select(left), tried, flights, open_numbers)
 
 
-def _hear(
+def _receive(
     events: Iterable[tuple[selectors.SelectorKey, int]],
-    wanted: Sequence[Path],
+    tried: Sequence[Path],
     flights: Sequence[_Flight],
     open_numbers: set[int],
 ) -> None:
-    """Take in what has come: requests show how far a path reaches, replies end it."""
+    """Process received frames: requests show how far a path reaches, replies complete it."""
     for key, _ in events:
         server: _Server = key.data
         while True:
@@ -142,7 +142,7 @@ def _hear(
             kind, _, _, process, _, number = _ICMP.unpack_from(packet, header)
             if process != _process() or number >= len(flights):
                 continue
-            flight, path = flights[number], wanted[number]
+            flight, path = flights[number], tried[number]
             if kind == _REQUEST and server.name == path.target:
                 flight.arrived = True
             elif kind == _REPLY and server.name == path.source and flight.rtt_us is None:

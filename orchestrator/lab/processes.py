@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes by the network namespace they live in: finding them, and ending them by their ids."""
+"""Find processes by their network namespace, and end them by their ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True)
 class Inhabitant:
-    """A process and the namespace it lives in, as (device, inode) of the namespace."""
+    """A process and its network namespace, as (device, inode)."""
 
     pid: int
     namespace: tuple[int, int]
@@ -34,7 +34,7 @@ def inhabitants() -> Iterator[Inhabitant]:
 
 
 def end(pids: Iterable[int]) -> tuple[int, ...]:
-    """Ask processes to end, and kill those that have not after a second. Returns those that live on."""
+    """Send SIGTERM, and SIGKILL to those that have not ended after a second. Returns those still running."""
     handles: dict[int, int] = {}
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -45,7 +45,9 @@ def end(pids: Iterable[int]) -> tuple[int, ...]:
             for pid in alive:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handles[pid], number)
-                    signal.pidfd_send_signal(handles[pid], signal.SIGCONT)  # a stopped one hears nothing else
+                    signal.pidfd_send_signal(
+                        handles[pid], signal.SIGCONT
+                    )  # a stopped process handles no other signal
             if not _alive({pid: handles[pid] for pid in alive}, patience_s):
                 return ()
         return _alive(handles, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soft switches of a fabric: the process that plays them all, and its life."""
+"""The soft switches of a fabric: starts, finds and ends the process that runs them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def program() -> Path:
 
 
 def is_wanted(topology: Topology, fabric: Fabric) -> bool:
-    """Whether the fabric has switches, and the file makes them lossless."""
+    """Whether the fabric has switches and the topology file makes them lossless."""
     return topology.lab.switch == "lossless" and bool(fabric.switches)
 
 
@@ -82,9 +82,9 @@ def differences(
     programs_move = any(
         change.aspect == "program" for switch in fabric.switches for change in changes.get(switch.name, ())
     )
-    wanted = _wanted(topology, fabric)
+    needed = _needed(topology, fabric)
     if served:
-        differs = moves or programs_move or wanted is None or served != [soft_switch_config.digest(wanted)]
+        differs = moves or programs_move or needed is None or served != [soft_switch_config.digest(needed)]
         if differs:
             return (_change(fabric, "change", "for others", after),)
         lost = not all(_has_counters_file(fabric.name, process.pid) for process in processes_now)
@@ -98,7 +98,7 @@ def _change(fabric: Fabric, action: Action, before: str, after: str = "") -> Cha
 
 
 def _has_counters_file(fabric: str, pid: int) -> bool:
-    """Whether the process counts into the file that is there now; it keeps a deleted file mapped."""
+    """Whether the process has the present counters file mapped; it keeps a deleted file mapped."""
     try:
         inode = str(counters_path(fabric).stat().st_ino)
         mappings = (line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
@@ -113,12 +113,12 @@ def serve(topology: Topology, fabric: Fabric) -> None:
     Called with the fabric's lock held. Raises ProvisionError if it cannot be started, or an old one not ended.
     """
     served = [process.digest for process in running(fabric.name)]
-    wanted = _wanted(topology, fabric) if is_wanted(topology, fabric) else None
-    if served and (wanted is None or served != [soft_switch_config.digest(wanted)]):
+    needed = _needed(topology, fabric) if is_wanted(topology, fabric) else None
+    if served and (needed is None or served != [soft_switch_config.digest(needed)]):
         stop(fabric.name)
         served = []
-    if wanted is not None and not served:
-        _start(fabric.name, wanted)
+    if needed is not None and not served:
+        _start(fabric.name, needed)
 
 
 def stop(fabric: str) -> None:
@@ -130,7 +130,7 @@ def stop(fabric: str) -> None:
         (state.folder(fabric) / name).unlink(missing_ok=True)
 
 
-def _wanted(topology: Topology, fabric: Fabric) -> str | None:
+def _needed(topology: Topology, fabric: Fabric) -> str | None:
     """The configuration; None while a port lacks its program or its socket map."""
     found = {}
     for switch in fabric.switches:

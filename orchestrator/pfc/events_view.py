@@ -32,7 +32,7 @@ def as_json(topology: Topology, recorded: Sequence[WatchdogEvent], snapshot: Sna
 def parts(
     topology: Topology, recorded: Sequence[WatchdogEvent], snapshot: Snapshot
 ) -> Iterator[RenderableType]:
-    """Background processes that do not run, the watchdog's settings, its events, the present deadlocks."""
+    """Background processes that are not running, the watchdog's settings, its events, the present deadlocks."""
     for process in snapshot.not_running:
         yield Text(process.report, style="bold red")
     watchdog = _watchdog(topology)
@@ -58,7 +58,7 @@ def parts(
 
 def _record(event: WatchdogEvent) -> dict[str, Any]:
     found = asdict(event) | {"time": event.time.isoformat()}
-    del found["time_ns"]  # of no clock that the reader has
+    del found["time_ns"]  # on a clock that the reader cannot read
     return found
 
 

@@ -21,7 +21,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Group:
-    """Ports of one kind of node whose headroom has the same parts."""
+    """Ports of one kind of node with the same parts of headroom."""
 
     kind: str
     ports: tuple[str, ...]
@@ -29,7 +29,7 @@ class Group:
 
     @property
     def bytes(self) -> int:
-        """The least headroom that loses no packets."""
+        """The minimum headroom without packet loss."""
         return sum(term.bytes for term in self.terms)
 
 

@@ -44,12 +44,12 @@ class Setting:
 
     def applied(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A topology file's content with this setting in it."""
-        wanted = self.sections()
+        sections = self.sections()
         roce, pfc = dict(document.get("roce") or {}), dict(document["pfc"])
         for key in ("xoff", "xon"):
             pfc.pop(key, None)
-        roce["ecn"] = {**(roce.get("ecn") or {}), "enabled": True, **wanted["roce"]["ecn"]}
-        return {**document, "roce": roce, "pfc": pfc | wanted["pfc"]}
+        roce["ecn"] = {**(roce.get("ecn") or {}), "enabled": True, **sections["roce"]["ecn"]}
+        return {**document, "roce": roce, "pfc": pfc | sections["pfc"]}
 
 
 @dataclass(frozen=True)

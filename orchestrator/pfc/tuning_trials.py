@@ -37,7 +37,7 @@ from orchestrator.telemetry.job_pauses import PauseBook
 
 _SETTLE_S = 0.25
 """Idle switches update their counters ten times a second."""
-Tell = Callable[[Trial], None]
+Report = Callable[[Trial], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Listener:
     results: list[Result] = field(default_factory=list)
 
     def progress(self, case: int, iterations: int) -> None:
-        """Nobody watches."""
+        """Ignore the output."""
 
     def result(self, result: Result) -> None:
         self.results.append(result)
@@ -89,7 +89,7 @@ def require(topology: Topology, fabric: Fabric) -> None:
         raise ProvisionError(f"{fabric.name}: the soft switch is not running; run `hipsnet provision` first")
 
 
-def tried(file: Path, settings: Sequence[Setting], effort: Effort, tell: Tell) -> tuple[Trial, ...]:
+def tried(file: Path, settings: Sequence[Setting], effort: Effort, report: Report) -> tuple[Trial, ...]:
     """Try all settings, of which the first is the file's own; afterwards only the counters of the fabric differ.
 
     Raises what `require` raises, TopologyError for a setting that the file's other keys do not allow.
@@ -104,7 +104,7 @@ def tried(file: Path, settings: Sequence[Setting], effort: Effort, tell: Tell) -
         try:
             for number, (setting, changed) in enumerate(zip(settings, files, strict=True)):
                 found.append(_try(setting, changed, effort, number == 0))
-                tell(found[-1])
+                report(found[-1])
         finally:
             with locked(fabric.name):
                 soft_switch.serve(topology, fabric)

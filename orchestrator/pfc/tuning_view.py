@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trials of thresholds: a table, a picture, and the YAML of the best setting."""
+"""The results of threshold trials: a table, a picture, and the YAML of the best setting."""
 
 from __future__ import annotations
 

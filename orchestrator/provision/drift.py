@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting the differences between the kernel and the topology file from time to time."""
+"""Count the differences between the kernel and the topology file periodically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY_S = 30.0
 
 
 class Drift:
-    """The drift that `inspect` counts, of the lab or of the server that this machine plays."""
+    """The drift that `inspect` counts, of the lab or of the server `node` on this machine."""
 
     def __init__(self, topology: Topology, fabric: Fabric, node: str | None) -> None:
         self._topology, self._fabric, self._node = topology, fabric, node

@@ -56,7 +56,7 @@ class Report:
     """A whole fabric; `surplus` are nodes of hipsnet that the file does not have.
 
     `delay_line` are the differences of the process that delays its cables, `soft_switch` those of the process that
-    plays its switches, `record` is a lost record.
+    runs its switches, `record` is a lost record.
     """
 
     fabric: Fabric

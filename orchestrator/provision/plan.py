@@ -26,7 +26,7 @@ class Plan:
     """The changes in the order of the fields; `configs` is the desired state of every node.
 
     `changes` are by node and include those of nodes that do not exist yet. `delay_line` is about the process that
-    delays the fabric's cables, `soft_switch` about the one that plays its switches: they are stopped before
+    delays the fabric's cables, `soft_switch` about the one that runs its switches: they are stopped before
     everything else and started last. `record` is set if the record of an existing fabric was lost.
     """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from orchestrator.telemetry.fields import ALL, EACH_PRIORITY, RECEIVED_AND_SENT
-from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.ports import NO_PORT, WatchedPorts
 from orchestrator.telemetry.reading import Flags, Reading
 
 _ENDS = np.array(RECEIVED_AND_SENT)
@@ -38,7 +38,7 @@ class Peers:
         """Nothing is open."""
 
     def _find_gaps(self) -> None:
-        ends = np.flatnonzero(self._ports.peers != NOBODY)
+        ends = np.flatnonzero(self._ports.peers != NO_PORT)
         peers = self._ports.peers[ends]
         known = self._known
         field, end, priority = np.nonzero(~known[np.ix_(_HERE, ends)] & known[np.ix_(_THERE, peers)])

@@ -14,7 +14,7 @@ import numpy as np
 from hipsnet.topology.deadlock import Graph, shortest_cycle
 from orchestrator.telemetry.events import Event
 from orchestrator.telemetry.fields import BUFFER, PRIORITIES
-from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.ports import NO_PORT, WatchedPorts
 from orchestrator.telemetry.rates import Rates
 from orchestrator.telemetry.reading import Flags
 
@@ -33,7 +33,7 @@ class Deadlock:
 def deadlocks(ports: WatchedPorts, rates: Rates, storms: Flags) -> tuple[Deadlock, ...]:
     """The circles of an interval that have no port in common; `storms` is the result of `events.storms`.
 
-    A port that was paused all the time waits for those queues of its neighbour that were paused all the time, too,
+    A port that was paused all the time waits for those queues of its neighbour that were also paused all the time,
     except the queue that leads back to it.
     """
     return tuple(
@@ -67,7 +67,7 @@ def _graph(ports: WatchedPorts, stuck: Flags) -> Graph:
     graph: Graph = {}
     for number in np.flatnonzero(stuck).tolist():
         port, back = ports.ports[number], int(ports.peers[number])
-        if back == NOBODY:
+        if back == NO_PORT:
             continue
         where = ports.nodes[ports.ports[back].node]
         behind = [other for other in range(where.start, where.stop) if stuck[other] and other != back]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters of the network cards of a host, as `ethtool -S` shows them: which name is which field and priority.
+"""The counters of a host's network cards from `ethtool -S`, and the field and priority that each name stands for.
 
 The names are those of Linux (torvalds/linux, drivers/net/ethernet):
 
@@ -98,7 +98,7 @@ def meanings(driver: str, names: Sequence[str]) -> dict[int, Meaning]:
 
 
 class Drivers:
-    """The statistics of the ports' drivers whose names have a meaning here."""
+    """The statistics of the ports' drivers that have a known name."""
 
     def __init__(self, ports: WatchedPorts) -> None:
         self._ports = ports

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polling many nodes by rtnetlink: which nodes to ask, and reading answers whose layout rarely changes."""
+"""Poll many nodes by rtnetlink: select the nodes to poll, and read answers with a layout that rarely changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORD_BYTES = 4
 _ASK_EVERY = 8
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Hear = Callable[[int, int, memoryview], None]
+OnMessage = Callable[[int, int, memoryview], None]
 """Called with (node, type, body) of each message that is not part of the answer."""
 
 
@@ -54,8 +54,8 @@ class Dump:
         self._slots = [_Slot() for _ in range(nodes)]
         self._learned: tuple[Words, Words, Words, Words] | None = None
 
-    def ask(self, node: int, netlink: socket.socket, hear: Hear) -> None:
-        """Ask a node. Raises OSError if that fails."""
+    def poll(self, node: int, netlink: socket.socket, on_message: OnMessage) -> None:
+        """Poll a node. Raises OSError if that fails."""
         first = at = node * _SLOT_BYTES
         netlink.send(self._request)
         while not rtnetlink.is_last(self._view[first:at]):
@@ -64,10 +64,10 @@ class Dump:
             at += netlink.recv_into(self._view[at : first + _SLOT_BYTES])
         slot = self._slots[node]
         if at - first != slot.length or not slot.is_pure:
-            self._learn(node, at - first, hear)
+            self._parse_layout(node, at - first, on_message)
 
     def forget(self, node: int) -> None:
-        """Drop the answer of a node that is gone."""
+        """Drop the answer of a removed node."""
         if self._slots[node].length:
             self._slots[node] = _Slot()
             self._learned = None
@@ -80,7 +80,7 @@ class Dump:
         same = self._words[index_at] == indexes
         if not same.all():
             for node in set(nodes[~same].tolist()):
-                self._learn(node, self._slots[node].length, lambda *_: None)
+                self._parse_layout(node, self._slots[node].length, lambda *_: None)
             return self.numbers(words)
         return nodes, indexes, self._words[data_at[:, None] + words]
 
@@ -93,7 +93,7 @@ class Dump:
         columns = np.array(rows, np.uint32).reshape(-1, 4).T
         return columns[0], columns[1], columns[2], columns[3]
 
-    def _learn(self, node: int, length: int, hear: Hear) -> None:
+    def _parse_layout(self, node: int, length: int, on_message: OnMessage) -> None:
         first = node * _SLOT_BYTES
         slot = _Slot(length)
         for kind, at, body in rtnetlink.messages(self._view[first : first + length]):
@@ -106,16 +106,16 @@ class Dump:
                 raise OSError("the kernel refused a netlink request")
             elif kind not in (self._kind, rtnetlink.DONE):
                 slot.is_pure = False
-                hear(node, kind, body)
+                on_message(node, kind, body)
         self._slots[node] = slot
         self._learned = None
 
 
 class IdleNodes:
-    """The nodes that need not be asked: the kernel's counters change only where frames move.
+    """Selects the nodes to poll: the kernel's counters change only where frames move.
 
-    Frames are known from the XDP programs. A node is asked if its frames are not counted, if a queue of it is not
-    empty, or in its turn, since a dead port loses frames that never moved.
+    The XDP programs count frames. A node is polled if its frames are not counted, if one of its queues is not
+    empty, or periodically, since a dead port loses frames that never moved.
     """
 
     def __init__(self, ports: WatchedPorts) -> None:
@@ -142,5 +142,5 @@ class IdleNodes:
         self._has_backlog[ports] = backlog > 0
 
     def forget(self, node: int) -> None:
-        """Ask this node next time."""
+        """Poll this node next time."""
         self._moved[node] = -1

@@ -50,7 +50,7 @@ class Event:
 
 
 def changes_of_links(ports: WatchedPorts, before: Reading, after: Reading) -> Iterator[Event]:
-    """Ports that appeared, vanished, or lost or got a carrier between two readings, or whose counters restarted."""
+    """Ports that appeared, vanished, changed their carrier, or reset their counters between two readings."""
     stayed = before.present & after.present
     changed = (before.present != after.present) | (before.up != after.up) | (before.epoch != after.epoch)
     reset: list[str] = []
@@ -114,7 +114,7 @@ def changes_of_processes(
 
 
 class UnreadableCounters:
-    """Reports counters that exist and cannot be read: once, and again only if they were readable in between."""
+    """Reports counters that exist but cannot be read: once, and again only if they were readable in between."""
 
     def __init__(self) -> None:
         self._reported: frozenset[tuple[str, str]] = frozenset()

@@ -22,7 +22,7 @@ from orchestrator.telemetry.fields import (
     TX_FRAMES,
 )
 from orchestrator.telemetry.netlink_sockets import NetlinkSockets
-from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.ports import NO_PORT, WatchedPorts
 from orchestrator.telemetry.reading import Reading
 from orchestrator.telemetry.rtnetlink import LINK_64_WORDS, TC_STATS_WORDS, LinkState
 
@@ -73,7 +73,7 @@ class Interfaces:
         self._sockets.close()
 
     def _ask_all(self, nodes: Sequence[int], is_going: bool) -> None:
-        """Ask until the time is up: while a fabric is removed, the kernel blocks every request until it is done."""
+        """Poll until the time is up: while a fabric is removed, the kernel blocks every request."""
         end = time.monotonic() + (0 if is_going else _ASKING_S)
         for node in nodes:
             if time.monotonic() < end:
@@ -87,13 +87,13 @@ class Interfaces:
             return
         try:
             for dump in dumps:
-                dump.ask(node, netlink, self._hear)
-        except OSError:  # the node was removed, or its socket overran: open another next time
+                dump.poll(node, netlink, self._on_message)
+        except OSError:  # the node was removed, or its socket overran: open a new one next time
             self._sockets.drop(node)
             self._forget(node)
 
-    def _hear(self, node: int, kind: int, body: memoryview) -> None:
-        self._links.hear(node, kind, body, self._sockets.inode(node))
+    def _on_message(self, node: int, kind: int, body: memoryview) -> None:
+        self._links.on_message(node, kind, body, self._sockets.inode(node))
 
     def _forget(self, node: int) -> None:
         self._links.forget(node)
@@ -118,12 +118,12 @@ class Interfaces:
         reading.store(BUFFER_SIZE, ports, ALL, self._links.queue_bytes[ports])
 
     def _of_ports(self, dump: Dump, nodes: Words, indexes: Words, words: Words) -> tuple[Numbers, Words]:
-        """The port numbers of the answers, and the answers without those of interfaces that are no ports."""
+        """The port numbers of the answers, and the answers without interfaces that are not ports."""
         found = self._found.get(dump)
         if found is None or found[0] is not nodes:  # the same as long as the answers keep their layout
             pairs = zip(nodes.tolist(), indexes.tolist(), strict=True)
             ports = np.array([self._links.port_of(*pair) for pair in pairs], np.int64)
-            found = self._found[dump] = nodes, ports[ports != NOBODY], np.flatnonzero(ports != NOBODY)
+            found = self._found[dump] = nodes, ports[ports != NO_PORT], np.flatnonzero(ports != NO_PORT)
         return found[1], words[found[2]]
 
 
@@ -140,7 +140,7 @@ class _LinkStates:
         self._epoch = np.zeros(ports, np.int64)
         self.queue_bytes = np.zeros(ports, np.uint64)
 
-    def hear(self, node: int, kind: int, body: memoryview, inode: int) -> None:
+    def on_message(self, node: int, kind: int, body: memoryview, inode: int) -> None:
         """Apply a message of the kernel; `inode` identifies the node's namespace."""
         found = rtnetlink.parse_link(body) if kind in (rtnetlink.NEW_LINK, rtnetlink.DEL_LINK) else None
         if found is None:
@@ -150,20 +150,20 @@ class _LinkStates:
         if kind == rtnetlink.NEW_LINK:
             self._links[node][index] = state
             port = self.port_of(node, index)
-            if port != NOBODY:
+            if port != NO_PORT:
                 self._present[port], self._up[port] = True, state.up
                 self.queue_bytes[port] = state.queue_bytes
                 self._epoch[port] = index + (inode << _INDEX_BITS)
 
     def forget(self, node: int) -> None:
-        """Drop a node that is gone, or whose messages were lost."""
+        """Drop a node that was removed or that lost messages."""
         for index in list(self._links[node]):
             self._forget(node, index)
 
     def port_of(self, node: int, index: int) -> int:
-        """The port number of an interface; NOBODY if it is no port."""
+        """The port number of an interface; NO_PORT if it is not a port."""
         state = self._links[node].get(index)
-        return NOBODY if state is None else self._interfaces[node].get(state.name, NOBODY)
+        return NO_PORT if state is None else self._interfaces[node].get(state.name, NO_PORT)
 
     def store(self, reading: Reading) -> None:
         """Store presence, carrier and epoch. A port without an interface is absent, whatever else counts it."""
@@ -174,6 +174,6 @@ class _LinkStates:
     def _forget(self, node: int, index: int) -> None:
         port = self.port_of(node, index)
         self._links[node].pop(index, None)
-        if port != NOBODY:
+        if port != NO_PORT:
             self._present[port] = self._up[port] = False
             self._epoch[port] = 0

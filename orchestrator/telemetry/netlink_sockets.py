@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A netlink socket in the namespace of every node, as long as the namespace exists."""
+"""A netlink socket in the namespace of every node that exists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NetlinkSockets:
         return self._places[node].inode
 
     def refresh(self) -> tuple[list[int], list[int]]:
-        """The nodes whose namespace was removed since the last call, and those whose was added; replaced: both."""
+        """The nodes whose namespace was removed, and those whose namespace was added; if replaced, in both."""
         self._names.refresh()
         went, came = [], []
         for node in sorted(self._missing) if self._names.is_same else range(len(self._places)):

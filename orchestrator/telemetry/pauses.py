@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who pauses whom: from pause counters to pairs of ports, and to the nodes at which the pausing begins."""
+"""From pause counters to pairs of pausing and paused ports, and to the nodes at which the pauses begin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.telemetry.fields import (
     TX_PAUSE_FRAMES,
     TX_PAUSE_US,
 )
-from orchestrator.telemetry.ports import NOBODY, WatchedPorts
+from orchestrator.telemetry.ports import NO_PORT, WatchedPorts
 from orchestrator.telemetry.rates import Amounts, Rates, known
 
 Stoppers = Mapping[tuple[str, int], set[str]]
@@ -87,7 +87,7 @@ def stoppers_of(edges: Iterable[tuple[str, str, int]]) -> Stoppers:
 
 
 def roots(stoppers: Stoppers, culprit: str, priority: int) -> tuple[str, ...]:
-    """The nodes at which the pausing by `culprit` begins, from victims back to their culprits; sorted."""
+    """The nodes at which the pauses by `culprit` begin, found from victims back to their culprits; sorted."""
     seen, waiting, found = {culprit}, [culprit], set()
     while waiting:
         node = waiting.pop()
@@ -110,14 +110,14 @@ def fullest(ports: WatchedPorts, rates: Rates, node: str, priority: int) -> str 
 
 
 def _seen(ports: WatchedPorts, rates: Rates, by_victims: bool) -> list[Pause]:
-    """By the counters of the victims; or of the culprits whose victims are not watched, as from host to switch."""
+    """From the victims' counters; or from the culprits' if the victim is not watched, as from host to switch."""
     frames, time = (RX_PAUSE_FRAMES, RX_PAUSE_US) if by_victims else (TX_PAUSE_FRAMES, TX_PAUSE_US)
     found = []
     for number, priority in _active(rates.amounts, frames, time):
         port = ports.ports[number]
         if by_victims:
             found.append(_pause(rates, port.peer_name, port.name, number, priority, frames, time))
-        elif ports.peers[number] == NOBODY:
+        elif ports.peers[number] == NO_PORT:
             found.append(_pause(rates, port.name, port.peer_name, number, priority, frames, time))
     return found
 

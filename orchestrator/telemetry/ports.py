@@ -12,7 +12,7 @@ import numpy as np
 from hipsnet.topology import Fabric, Port, Server, Topology
 from orchestrator.provision import hosts
 
-NOBODY = -1
+NO_PORT = -1
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class WatchedPorts:
 
     @cached_property
     def peers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The index of each port's other end; NOBODY if it is not watched."""
-        return np.array([self.numbers.get(port.peer_name, NOBODY) for port in self.ports], np.int64)
+        """The index of each port's other end; NO_PORT if it is not watched."""
+        return np.array([self.numbers.get(port.peer_name, NO_PORT) for port in self.ports], np.int64)
 
     @cached_property
     def nodes(self) -> dict[str, slice]:

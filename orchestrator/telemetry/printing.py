@@ -24,7 +24,7 @@ _WIDTH = 160
 
 
 def as_json(snapshot: Snapshot) -> None:
-    """One document: samples, background processes, who pauses whom, deadlocks, events."""
+    """One document: samples, background processes, pauses, deadlocks, events."""
     document = {
         "fabric": snapshot.ports.fabric.name,
         "seconds": snapshot.rates.seconds,

@@ -28,7 +28,7 @@ from orchestrator.telemetry.ports import WatchedPorts
 from orchestrator.telemetry.reading import Reading
 
 _PAUSE_FIELDS = ("rx_pause_us", "tx_pause_us", "tx_pause_frames")
-"""Of the endpoints. Received pause frames are counted by the program, also those before there was an endpoint."""
+"""From the endpoints. Received pause frames are counted by the program, with or without an endpoint."""
 _WORD_BYTES = 8
 _NO_LOSSES = ("drop_pfc", "drop_mac_control")
 """Frames that end at the MAC they are addressed to."""

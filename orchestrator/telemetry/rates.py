@@ -47,7 +47,7 @@ def known(amounts: Amounts) -> Amounts:
 def between(before: Reading, after: Reading, most: Counts) -> Rates:
     """The growth between two readings; `most` is the result of `possible`.
 
-    The counters of a port whose epoch changed restart at zero: their first rate is 0, since nothing says in which
+    The counters of a port with a new epoch restart at zero: their first rate is 0, since it is unknown in which
     part of the interval they counted.
     """
     amounts = increase(before.values, after.values, most).astype(np.float64)

@@ -49,7 +49,7 @@ class Source(Protocol):
     """A source of counters; opened once, read often, closed in the end."""
 
     def read(self, reading: Reading) -> None:
-        """Store the counters of now. Nodes that are gone are left out until they are back."""
+        """Store the present counters. Nodes that do not exist are left out."""
 
     def close(self) -> None:
         """Close everything that is open."""

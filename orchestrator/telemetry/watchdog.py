@@ -52,7 +52,7 @@ def read_events(fabric: Fabric) -> tuple[WatchdogEvent, ...]:
 
 
 class WatchdogLog:
-    """The events from now on. Asking reads every node: call `new` only if there may be events."""
+    """The events from now on. `new` reads every node: call it only if there may be events."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric

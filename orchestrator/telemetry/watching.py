@@ -54,7 +54,7 @@ def watch(topology: Topology, fabric: Fabric, node: str | None) -> Iterator[tupl
     if node is not None:
         ports = watch_host(topology, fabric, node)
     elif topology.nodes != "lab":
-        raise InputError("the file names hosts: give --node NAME, the server that this machine plays")
+        raise InputError("the file names hosts: give --node NAME, the server that runs on this machine")
     else:
         namespaces.require(fabric.name, list(fabric.nodes)[:1])
         ports = watch_lab(topology, fabric)

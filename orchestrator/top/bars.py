@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status line, the banner of background processes that do not run, and the line of keys."""
+"""The status line, the banner of background processes that are not running, and the line of keys."""
 
 from __future__ import annotations
 

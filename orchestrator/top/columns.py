@@ -22,7 +22,7 @@ Keys = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a sample; `by` are the fields whose amounts it sorts by, the first that differs decides.
+    """A number of a sample; `by` are the fields that it sorts by: the first one that differs decides.
 
     `width` leaves a blank before the longest number and the title, and a place behind them: for the mark of a
     number that is the whole port's, and for the arrow of the column that sorts.

@@ -11,7 +11,7 @@ from orchestrator.telemetry.ports import WatchedPorts
 
 
 class Spot(NamedTuple):
-    """A piece of a line: text alone, or a name or a sign of ports: those that may be stopped, or may stop."""
+    """A piece of a line: plain text, or the name or sign of ports, as paused ports or as pausing ones."""
 
     text: str
     stopped: tuple[int, ...] = ()

@@ -88,11 +88,11 @@ class LineView(Widget, can_focus=True):
         if not width or not height or not self.display:
             return
         heading = list(self.heading())
-        room = max(height - len(heading), 1)
-        self._keep_in_sight(room)
+        height_left = max(height - len(heading), 1)
+        self._keep_in_sight(height_left)
         lines = heading
         cursor = self.cursor if self.has_cursor and self.has_focus else -1
-        in_sight = range(self.first, min(self.first + room, self.count()))
+        in_sight = range(self.first, min(self.first + height_left, self.count()))
         self.prepare(in_sight)
         for index in in_sight:
             line = self.line(index)
@@ -171,12 +171,12 @@ class LineView(Widget, can_focus=True):
             self.first = index
         self.draw()
 
-    def _keep_in_sight(self, room: int) -> None:
+    def _keep_in_sight(self, height_left: int) -> None:
         last = self.count() - 1
         self.cursor = max(0, min(self.cursor, last))
         if self.has_cursor:
-            self.first = min(max(self.first, self.cursor - room + 1), self.cursor)
-        self.first = max(0, min(self.first, last - room + 1))
+            self.first = min(max(self.first, self.cursor - height_left + 1), self.cursor)
+        self.first = max(0, min(self.first, last - height_left + 1))
 
 
 def _strip(line: Line, width: int) -> Strip:

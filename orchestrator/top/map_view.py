@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric with its pauses: signs and colours on the plan."""
+"""The map of the fabric, with pauses as signs and colours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.top.line_view import Line, LineView
 
 
 class MapView(LineView):
-    """The plan of a fabric; its lines never move, their signs do."""
+    """The map of a fabric; its layout is constant, only its signs change."""
 
     def __init__(self, ports: WatchedPorts, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -29,7 +29,7 @@ class MapView(LineView):
 
     @property
     def lines(self) -> int:
-        """The lines that it takes to show all."""
+        """The height of the whole map in lines."""
         return len(self._plan) + len(self.heading())
 
     def show(self, snapshot: Snapshot) -> None:
@@ -69,7 +69,7 @@ class MapView(LineView):
 
 
 def _places(plan: Plan) -> dict[int, set[int]]:
-    """The lines that a port is on."""
+    """The lines that show a port."""
     found: dict[int, set[int]] = {}
     for number, line in enumerate(plan):
         for port in {port for spot in line for port in (*spot.stopped, *spot.stops)}:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who pauses whom: a line for each pause with its culprit, its victim, and where it begins."""
+"""The view of pauses: a line for each, with its culprit, its victim, and the node at which it begins."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _draw(picture: Picture, output: Path) -> None:
 
 
 def _bounds(picture: Picture) -> tuple[float, float, float, float]:
-    """Return left, right, bottom and top, with room for the words."""
+    """Return left, right, bottom and top, with margins for the text."""
     xs = [box.x + side * box.width / 2 for box in picture.boxes for side in (-1, 1)]
     ys = [box.y + side * box.height / 2 for box in picture.boxes for side in (-1, 1)]
     for region in picture.regions:
@@ -161,7 +161,7 @@ def _box(axes: Any, box: Box, scale: float) -> None:
 
 
 def _words(axes: Any, picture: Picture, bounds: tuple[float, float, float, float], scale: float) -> None:
-    """Write title and subtitle above the picture, and below it what the colours mean."""
+    """Write title and subtitle above the picture, and the legend of colours below it."""
     left, right, bottom, top = bounds
     middle = (left + right) / 2
     axes.text(

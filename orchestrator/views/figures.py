@@ -14,7 +14,7 @@ from hipsnet.errors import InputError
 
 logging.getLogger("matplotlib").setLevel(
     logging.ERROR
-)  # it warns, imported, of a home that cannot hold its cache
+)  # matplotlib warns on import if its cache folder cannot be written
 
 INK, PAPER = "#0f172a", "#ffffff"
 _SETTINGS = {
@@ -24,7 +24,7 @@ _SETTINGS = {
     "pdf.fonttype": 42,
 }
 _METADATA: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""The same bytes for the same numbers: no time."""
+"""Metadata without a date, so that the same numbers give the same bytes."""
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the paths between two servers are shown."""
+"""The paths between two servers, as text and as data."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def _hop_text(fabric: Fabric, hop: Hop) -> str:
 
 
 def _equal_ways(fabric: Fabric, path: Path) -> str:
-    """Say among how many ways of equal cost the switches choose."""
+    """A remark on the number of equal-cost paths that the switches choose from."""
     ways = fabric.shape.equal_ways(path)
     return f", one of {ways} equal ways" if ways > 1 else ""
