@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from hipsnet.errors import TransportError
 from tools.benchmarks.verbs import Sample, app, summarize
-from tools.benchmarks.verbs_turns import BYTES, MOST, WRITES, first_possible, told, writes_of
+from tools.benchmarks.verbs_turns import BYTES, MOST, WRITES, first_possible, printed_rate, writes_of
 
 PRINTED = """\
 ---------------------------------------------------------------------------------------
@@ -35,9 +35,9 @@ def test_a_turn_is_long_enough_for_every_size() -> None:
 
 
 def test_perftest_reports_its_average_in_mib_per_second() -> None:
-    assert told(PRINTED.format(average="32.00"), 65536) == 32 << 20
-    with pytest.raises(TransportError, match=r"(?s)told no bandwidth for 4096 bytes; it said:.*#bytes"):
-        told(PRINTED.format(average="32.00"), 4096)
+    assert printed_rate(PRINTED.format(average="32.00"), 65536) == 32 << 20
+    with pytest.raises(TransportError, match=r"(?s)printed no bandwidth for 4096 bytes; its output:.*#bytes"):
+        printed_rate(PRINTED.format(average="32.00"), 4096)
 
 
 def test_an_impossible_turn_of_perftest_is_repeated() -> None:

@@ -23,7 +23,7 @@ def measure() -> None:
 
 
 def main() -> None:
-    """Run a benchmark; exit codes as the `hipsnet` command's. Who is told to end takes down what he has built."""
+    """Run a benchmark, with the exit codes of `hipsnet`; on SIGTERM, tear down what was built."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for module in pkgutil.iter_modules(benchmarks.__path__):
         commands = getattr(importlib.import_module(f"tools.benchmarks.{module.name}"), "app", None)

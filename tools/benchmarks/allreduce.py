@@ -32,7 +32,7 @@ from tools.benchmarks.allreduce_plan import (
     UNSHAPED,
     Contender,
     Part,
-    Wanted,
+    Target,
     rounds_of,
     topology_text,
 )
@@ -43,7 +43,7 @@ _HIPSNET = (sys.executable, "-c", "from orchestrator.cli import main; main()")
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of a contender's iterations at a size, from all of its turns; the limit where there is one."""
+    """Iteration times of a contender at one size, in seconds, over all turns; the physical limit if known."""
 
     part: str
     contender: str
@@ -81,11 +81,11 @@ def allreduce(
 
 def _shortened(part: Part) -> Part:
     sizes = tuple(size for size in part.sizes_bytes if size <= 16 * MIB) or part.sizes_bytes
-    return Part(part.name, part.rate, part.contenders[:2], sizes, part.wanted)
+    return Part(part.name, part.rate, part.contenders[:2], sizes, part.targets)
 
 
 def _measure(part: Part, rounds: int) -> list[Measured]:
-    """Let the contenders take turns, so that the machine's moods meet them all."""
+    """Alternate between the contenders, so that changes of the machine's load affect all of them."""
     times: dict[tuple[str, int], list[float]] = {}
     limits: dict[tuple[str, int], float | None] = {}
     with ExitStack() as stack:
@@ -106,7 +106,7 @@ def _measure(part: Part, rounds: int) -> list[Measured]:
 
 @contextmanager
 def _lab(fabric: str, rate: str) -> Iterator[Path]:
-    """A provisioned lab; gives its topology file, and is destroyed in the end, however that comes."""
+    """Provision a lab, yield its topology file, and destroy the lab in any case."""
     with TemporaryDirectory(prefix="hipsnet-bench-") as folder:
         file = Path(folder) / "topology.yaml"
         file.write_text(topology_text(fabric, rate))
@@ -133,8 +133,8 @@ def _ours(contender: Contender, file: Path, sizes: Sequence[int]) -> Turn:
 
 def _gloo(contender: Contender, file: Path, sizes: Sequence[int]) -> Turn:
     """One turn of Gloo, over the only port of each server."""
-    wanted = json.dumps([(size, *rounds_of(size)) for size in sizes])
-    out = _run("run", str(file), "--", sys.executable, "-m", "tools.benchmarks.gloo_worker", wanted)
+    cases = json.dumps([(size, *rounds_of(size)) for size in sizes])
+    out = _run("run", str(file), "--", sys.executable, "-m", "tools.benchmarks.gloo_worker", cases)
     for line in out.splitlines():
         result = json.loads(line.partition("] ")[2])
         yield result["bytes"], result["times_s"], None
@@ -149,7 +149,7 @@ def _run(*arguments: str) -> str:
 
 
 def _table(part: Part, found: Sequence[Measured]) -> Table:
-    """Medians in milliseconds, and times the physical limit where the engine tells it."""
+    """Medians in milliseconds, and multiples of the physical limit where the engine reports it."""
     table = Table(title=f"{part.name}: {part.rate} a port, medians in ms (x limit)")
     table.add_column("size", justify="right")
     for contender in part.contenders:
@@ -170,25 +170,25 @@ def _cell(measured: Measured) -> str:
 
 
 def _verdicts(part: Part, found: Sequence[Measured]) -> Table:
-    table = Table(title=f"{part.name}: what is wanted")
-    for column in ("size", "ratio", "wanted", "found", ""):
+    table = Table(title=f"{part.name}: required ratios")
+    for column in ("size", "ratio", "required", "measured", ""):
         table.add_column(column)
     medians = _by_key(part, found)
-    for wanted in part.wanted:
-        if (wanted.first, wanted.size_bytes) in medians:
-            ratio = _ratio(wanted, medians)
-            verdict = "[green]ok[/]" if ratio <= wanted.at_most else "[red]miss[/]"
-            what = f"{wanted.first} / {wanted.second or 'limit'}"
+    for target in part.targets:
+        if (target.first, target.size_bytes) in medians:
+            ratio = _ratio(target, medians)
+            verdict = "[green]ok[/]" if ratio <= target.at_most else "[red]miss[/]"
+            what = f"{target.first} / {target.second or 'limit'}"
             table.add_row(
-                approximate_size(wanted.size_bytes), what, f"<= {wanted.at_most}", f"{ratio:.3f}", verdict
+                approximate_size(target.size_bytes), what, f"<= {target.at_most}", f"{ratio:.3f}", verdict
             )
     return table
 
 
-def _ratio(wanted: Wanted, medians: dict[tuple[str, int], Measured]) -> float:
-    first = medians[wanted.first, wanted.size_bytes]
-    if wanted.second is not None:
-        return first.median_s / medians[wanted.second, wanted.size_bytes].median_s
+def _ratio(target: Target, medians: dict[tuple[str, int], Measured]) -> float:
+    first = medians[target.first, target.size_bytes]
+    if target.second is not None:
+        return first.median_s / medians[target.second, target.size_bytes].median_s
     assert first.limit_s is not None, "bounds on the limit are for ports with a rate"
     return first.median_s / first.limit_s
 

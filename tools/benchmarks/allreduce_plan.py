@@ -10,7 +10,7 @@ KIB, MIB = 2**10, 2**20
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to synchronize: on which fabric, by which algorithm (None is Gloo)."""
+    """A contender: its fabric and its algorithm (None is Gloo)."""
 
     name: str
     fabric: str
@@ -18,7 +18,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Target:
     """A bound at one size: `first`'s median time over `second`'s (None: over the physical limit)."""
 
     size_bytes: int
@@ -29,13 +29,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Part:
-    """Contenders that take turns on fabrics whose ports all have the same rate."""
+    """Contenders that alternate on fabrics with one rate for all ports."""
 
     name: str
     rate: str
     contenders: tuple[Contender, ...]
     sizes_bytes: tuple[int, ...]
-    wanted: tuple[Wanted, ...]
+    targets: tuple[Target, ...]
 
 
 FABRICS = {
@@ -59,18 +59,18 @@ SHAPED = Part(
     (HIPS, GLOO, RING, MESH, RING2),
     (KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB),
     (
-        Wanted(64 * MIB, HIPS.name, None, 1.08),
-        Wanted(64 * MIB, HIPS.name, GLOO.name, 0.54),
-        Wanted(16 * MIB, HIPS.name, GLOO.name, 0.56),
-        Wanted(MIB, HIPS.name, GLOO.name, 0.75),
-        Wanted(KIB, HIPS.name, GLOO.name, 0.2),
+        Target(64 * MIB, HIPS.name, None, 1.08),
+        Target(64 * MIB, HIPS.name, GLOO.name, 0.54),
+        Target(16 * MIB, HIPS.name, GLOO.name, 0.56),
+        Target(MIB, HIPS.name, GLOO.name, 0.75),
+        Target(KIB, HIPS.name, GLOO.name, 0.2),
     ),
 )
 UNSHAPED = Part(
-    "unshaped", "unlimited", (HIPS, GLOO), (64 * MIB,), (Wanted(64 * MIB, HIPS.name, GLOO.name, 1.5),)
+    "unshaped", "unlimited", (HIPS, GLOO), (64 * MIB,), (Target(64 * MIB, HIPS.name, GLOO.name, 1.5),)
 )
 TWO_WAY = Part(
-    "torus", "250Mbit/s", (TORUS,), (16 * MIB, 64 * MIB), (Wanted(64 * MIB, TORUS.name, None, 1.15),)
+    "torus", "250Mbit/s", (TORUS,), (16 * MIB, 64 * MIB), (Target(64 * MIB, TORUS.name, None, 1.15),)
 )
 
 

@@ -19,13 +19,13 @@ from tools.benchmarks.turns import JsonFile, Results, show, sizes_in, taken
 app = typer.Typer()
 WAYS: tuple[Way, ...] = ("xdp", "kernel")
 WANTED_RATIO = 3.0
-_SMALLEST, _LARGEST = 64, 3000  # a live frame of the test-run shares one page with what the kernel notes
+_SMALLEST, _LARGEST = 64, 3000  # a live frame of the test-run shares one page with the kernel's metadata
 _FIRST_FRAMES = 1024 * BATCH
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One turn: frames sent and arrived in `seconds`."""
+    """One turn: frames sent and received in `seconds`."""
 
     way: Way
     size_bytes: int
@@ -35,7 +35,7 @@ class Sample:
 
     @property
     def pps(self) -> float:
-        """Frames that arrived by the second."""
+        """Frames received per second."""
         return self.arrived / self.seconds
 
 
@@ -47,10 +47,10 @@ def forward(
     json_file: JsonFile = None,
 ) -> None:
     """Packets per second across one node: XDP against the kernel's ip_forward."""
-    wanted = sizes_in(sizes, _SMALLEST, _LARGEST)
+    lengths = sizes_in(sizes, _SMALLEST, _LARGEST)
     with three_nodes() as line:
-        turns = _turns(line, wanted, rounds, seconds)
-        samples = taken("forward", len(wanted) * rounds * len(WAYS), turns)
+        turns = _turns(line, lengths, rounds, seconds)
+        samples = taken("forward", len(lengths) * rounds * len(WAYS), turns)
     results = summarize(samples)
     show("forward", results, _table(results), json_file)
 

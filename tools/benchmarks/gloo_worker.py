@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Time what the argument lists, [bytes, iterations, warm-up]; rank 0 prints JSON.
+    """Time the cases in the argument, [bytes, iterations, warm-up]; rank 0 prints JSON.
 
     Timed as by our own worker: every iteration starts from a barrier, the slowest rank's time counts.
     """

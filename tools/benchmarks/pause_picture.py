@@ -17,7 +17,7 @@ Panel = tuple[Topology, Fabric, str, Sequence[float], str]
 
 
 def draw(panels: Sequence[Panel], output: Path) -> None:
-    """Write the picture; what ending `output` may have is matplotlib's matter."""
+    """Write the picture; matplotlib defines the allowed suffixes of `output`."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -36,12 +36,12 @@ FABRICS = {
 }
 SETTLE_S = 1.5
 PAUSED = 0.05
-"""From this share of the time on a cable counts as stopped: PFC works in short stops on a healthy network, too."""
+"""A cable paused for at least this share of time counts as stopped; healthy networks have short pauses, too."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What one frozen port did to a fabric. Shares of time are by cable (fabric.links' order), frozen and not.
+    """The effect of one frozen port on a fabric. Shares of time are by cable (fabric.links' order), frozen and not.
 
     `others_before` and `others_after` are the bit/s that reached all other ports of servers.
     """
@@ -60,7 +60,7 @@ class Spread:
 
     @property
     def left(self) -> float:
-        """The share of the others' goodput that is left."""
+        """The remaining share of the other ports' goodput."""
         return self.others_after / self.others_before if self.others_before else 0.0
 
 
@@ -73,7 +73,7 @@ def pfc_spread(
         Path | None, typer.Option("--json", help="Write results here; - for stdout.")
     ] = None,
 ) -> None:
-    """How far the pauses of a frozen receiver spread, in packets and in a picture."""
+    """Measure how far the pauses of a frozen receiver spread, and draw a picture."""
     found = []
     for number, (title, section) in enumerate(FABRICS.items()):
         with lossless_lab(section, rate, name=str(number)) as (topology, fabric, _):
@@ -98,11 +98,11 @@ def pfc_spread(
 
 
 def measure(title: str, topology: Topology, fabric: Fabric, seconds: float) -> Spread:
-    """The fabric with all well, then with the first port of the server in the middle frozen."""
+    """Measure the healthy fabric, then the fabric with the first port of the middle server frozen."""
     frozen = fabric.servers[len(fabric.servers) // 2].ports[0]
     before, healthy, _ = _watch(topology, fabric, frozen, (), seconds)
     after, ill, lost = _watch(topology, fabric, frozen, (frozen,), seconds)
-    # Those that somebody else than the frozen receiver has stopped, or that stop somebody themselves.
+    # Ports paused by a port other than the frozen receiver, or that pause others themselves.
     reached = {
         port.node
         for link, share in zip(fabric.links, after, strict=True)
@@ -128,7 +128,7 @@ def measure(title: str, topology: Topology, fabric: Fabric, seconds: float) -> S
 
 
 def flows(fabric: Fabric) -> list[Flow]:
-    """Who sends to whom."""
+    """The pairs of sender and receiver."""
     if fabric.shape.hips:
         ports = [port for server in fabric.servers for port in server.ports]
         return [Flow(port, other) for port in ports for other in facing(fabric, port)]
@@ -176,7 +176,7 @@ def _delta(
     name: str,
     priority: int,
 ) -> int:
-    """What one counter of a switch's port has grown by."""
+    """The increase of one counter of a switch port."""
     values = [int(found[port.node].ports[part][name][port.index][priority]) for found in (first, last)]
     return values[1] - values[0]
 
@@ -193,7 +193,7 @@ def _is_edge(fabric: Fabric, port: Port) -> bool:
 
 def table(results: list[Spread]) -> Table:
     """One row for each fabric."""
-    view = Table(title="one receiver is frozen: who else is stopped, and what is left to the others")
+    view = Table(title="one frozen receiver: other ports stopped, and the goodput that remains")
     columns = (
         "fabric",
         "frozen",

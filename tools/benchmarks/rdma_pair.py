@@ -3,7 +3,7 @@
 
 The kernel would deliver what goes to an address of its own over the loopback. So the table of local addresses
 is asked only for what arrives by a cable's end, and what is sent leaves by the end that has its source address.
-Wants a namespace that nobody else uses: rxe allows the initial one only, so a virtual machine.
+Requires a namespace without other users: rxe works in the initial one only, hence a virtual machine.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ ENDS = (End("near0", "02:48:00:00:01:01", "10.0.0.1"), End("far0", "02:48:00:00:
 
 @contextmanager
 def rdma_pair() -> Iterator[tuple[End, End]]:
-    """The cable with both ends up and their devices active; all of it is taken away afterwards."""
+    """The cable with both ends up and their devices active; removed afterwards."""
     near, far = ENDS
-    # Born with their MACs: to those of chance udev gives others, at a moment of its own.
+    # Created with fixed MACs: udev replaces random MACs some time later.
     births = [f"{end.netdev} address {end.mac} mtu {MTU}" for end in ENDS]
     links = [f"link add {births[0]} type veth peer name {births[1]}"]
     try:

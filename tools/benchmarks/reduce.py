@@ -55,7 +55,7 @@ def _pair(dtype: np.dtype[Any], size_bytes: int) -> tuple[np.ndarray[Any, Any], 
 
 
 def _copy_bytes_per_s(size_bytes: int, turns: int) -> float:
-    """What the memory gives at most: a copy reads and writes a byte for each byte copied."""
+    """The memory bandwidth limit: a copy reads and writes a byte for each byte copied."""
     source, target = np.ones(size_bytes, np.uint8), np.zeros(size_bytes, np.uint8)
     return _bytes_per_s(lambda: np.copyto(target, source), size_bytes, 1, turns)
 

@@ -30,7 +30,7 @@ WANTED_SHARE, WANTED_LATENCY = 0.8, 1.0
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: bytes by the second of the bare loop and of the connection; seconds to and fro."""
+    """One turn: bytes per second of the bare loop and of the connection; round-trip times in seconds."""
 
     bare_bytes_s: float
     stack_bytes_s: float
@@ -53,7 +53,7 @@ def stack(
 
 
 def measure(ends: tuple[End, End], seconds: float, pings: int) -> Turn:
-    """One turn of everything, on one cable."""
+    """One turn of all loops on one cable."""
     bare_frames, _ = both(ends, bare_sender(seconds), bare_receiver(seconds))
     writes, _ = both(ends, flow_sender(seconds), flow_receiver(seconds))
     stack_s, _ = both(ends, stack_ping(pings, True), stack_ping(pings, False))
@@ -62,7 +62,7 @@ def measure(ends: tuple[End, End], seconds: float, pings: int) -> Turn:
 
 
 def summarize(turns: list[Turn]) -> dict[str, float]:
-    """The medians, and the two ratios turn by turn: both sides of a ratio had the same machine."""
+    """The medians, and the two ratios turn by turn: both sides of a ratio ran under the same load."""
 
     def median(value: Callable[[Turn], float]) -> float:
         return statistics.median(map(value, turns))
@@ -79,7 +79,7 @@ def summarize(turns: list[Turn]) -> dict[str, float]:
 
 def _table(result: dict[str, float]) -> Table:
     table = Table(title="one AF_XDP pair over veth, on two CPUs; wants a quiet machine")
-    for column in ("", "hipsnet", "against", "ratio", "wanted", ""):
+    for column in ("", "hipsnet", "baseline", "ratio", "required", ""):
         table.add_column(column, justify="right")
     share, latency = result["share"], result["latency"]
     table.add_row(

@@ -29,7 +29,7 @@ WRITE_BYTES, PING_BYTES, DEPTH = 1 << 20, 4096, 16
 FRAME_BYTES = 14 + 20 + 8 + 12 + 4096 + 4  # the middle of a write: no RETH, no immediate
 TCP_PORT = 29999
 _FOLDER = Path(__file__).parent
-_LATE_S = 0.3  # the receiver counts a little longer than the sender sends
+_LATE_S = 0.3  # the receiver counts slightly longer than the sender sends
 
 Job = Callable[[Core, End, End, Connection], Any]
 _processes = multiprocessing.get_context("fork")
@@ -46,7 +46,7 @@ def library() -> Core:
 
 
 def both(ends: tuple[End, End], near: Job, far: Job) -> tuple[Any, Any]:
-    """Run a job at each end, in a process of its own; what they give. The connection between them is ready."""
+    """Run a job at each end in a separate process, with the connection ready; return their results."""
     library()
     here, there = _processes.Pipe()
     results, giver = _processes.Pipe(duplex=False)
@@ -69,7 +69,7 @@ def _run(job: Job, end: End, other: End, pipe: Connection, giver: Connection) ->
 
 
 def _begin(pipe: Connection, word: Any = None) -> Any:
-    """Tell the other end something, and wait until it has something to tell."""
+    """Send a value to the other end, and wait for one from it."""
     pipe.send(word)
     return pipe.recv()
 
@@ -96,7 +96,7 @@ def _bare(made: Core, end: End) -> Iterator[Any]:
 
 
 def bare_sender(seconds: float) -> Job:
-    """Frames as fast as AF_XDP takes them; gives how many arrived."""
+    """Send frames as fast as AF_XDP accepts them; return the number that arrived."""
 
     def job(made: Core, end: End, other: End, pipe: Connection) -> int:
         with _bare(made, end) as xsk:
@@ -109,7 +109,7 @@ def bare_sender(seconds: float) -> Job:
 
 
 def bare_receiver(seconds: float) -> Job:
-    """Counts what comes."""
+    """Count received frames."""
 
     def job(made: Core, end: End, other: End, pipe: Connection) -> int:
         with _bare(made, end) as xsk:
@@ -122,7 +122,7 @@ def bare_receiver(seconds: float) -> Job:
 
 
 def _frame(end: End, other: End) -> bytes:
-    """The headers of a frame that the far end's program hands over."""
+    """The headers of a frame that the far end's program passes to the socket."""
     ethernet = _mac(other.mac) + _mac(end.mac) + b"\x08\x00"
     addresses = IPv4Address(end.address).packed + IPv4Address(other.address).packed
     ip = struct.pack("!BBHHHBBH", 0x45, 0, FRAME_BYTES - 14, 0, 0, 64, 17, 0) + addresses
@@ -145,7 +145,7 @@ def _mac(text: str) -> bytes:
 
 @contextmanager
 def _flow(made: Core, end: End, other: End, pipe: Connection, size: int) -> Iterator[Any]:
-    """A connected pair, as the C loops take it."""
+    """A connected pair, as the C loops require it."""
     work = Stack(made)
     try:
         work.open_ports([end.port()])
@@ -177,7 +177,7 @@ def _flow(made: Core, end: End, other: End, pipe: Connection, size: int) -> Iter
 
 
 def flow_sender(seconds: float) -> Job:
-    """Writes over the connection, without a pause; gives how many."""
+    """Write over the connection continuously; return the number of writes."""
 
     def job(made: Core, end: End, other: End, pipe: Connection) -> int:
         with _flow(made, end, other, pipe, WRITE_BYTES) as flow:
@@ -187,7 +187,7 @@ def flow_sender(seconds: float) -> Job:
 
 
 def flow_receiver(seconds: float) -> Job:
-    """Takes the writes; gives how many."""
+    """Receive the writes; return their number."""
 
     def job(made: Core, end: End, other: End, pipe: Connection) -> int:
         with _flow(made, end, other, pipe, WRITE_BYTES) as flow:
@@ -197,7 +197,7 @@ def flow_receiver(seconds: float) -> Job:
 
 
 def stack_ping(pings: int, begins: bool) -> Job:
-    """Seconds to and fro, over the connection."""
+    """Round-trip time in seconds over the connection."""
 
     def job(made: Core, end: End, other: End, pipe: Connection) -> float:
         with _flow(made, end, other, pipe, PING_BYTES) as flow:
@@ -213,7 +213,7 @@ def stack_ping(pings: int, begins: bool) -> Job:
 
 
 def tcp_ping(pings: int, begins: bool) -> Job:
-    """Seconds to and fro, over TCP."""
+    """Round-trip time in seconds over TCP."""
 
     def job(made: Core, end: End, other: End, pipe: Connection) -> float:
         with _tcp(end, other, pipe, begins) as sock:

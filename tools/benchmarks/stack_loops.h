@@ -26,7 +26,7 @@ u64 flow_send(const struct flow *flow, u64 until_ns);
 /* Works until a time; how many writes have come. */
 u64 flow_receive(const struct flow *flow, u64 until_ns);
 
-/* `count` writes to and fro, one at a time, the first from who begins; nanoseconds for all, 0 if it stops. */
+/* `count` round trips of one write each, started by the side that begins; total nanoseconds, 0 on a stall. */
 u64 flow_ping(const struct flow *flow, u32 count, bool begins);
 
 /* The same over a connected socket. */

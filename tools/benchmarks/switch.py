@@ -35,7 +35,7 @@ HIPS_SIZE = "16MiB"
 
 @dataclass(frozen=True)
 class Capacity:
-    """One frame size through one switch: what came out in a second, and the switch's share of a core."""
+    """One frame size through one switch: frames per second, and the switch's share of a core."""
 
     bytes: int
     pps: float
@@ -44,13 +44,13 @@ class Capacity:
 
     @property
     def core_pps(self) -> float:
-        """Frames a second of the core's whole time."""
+        """Frames per second of CPU time."""
         return self.pps / self.core if self.core else 0.0
 
 
 @dataclass(frozen=True)
 class Incast:
-    """Eight to one: goodput over the bottleneck's rate, what was lost, and the pauses that senders saw."""
+    """Eight to one: goodput over the bottleneck's rate, frames lost, and pauses received by senders."""
 
     pfc: bool
     seconds: float
@@ -101,12 +101,12 @@ def switch(
 
 
 def measure_capacity(seconds: float) -> Iterator[Capacity]:
-    """From one port to the other of a switch of two, without a rate; the switch has a core of its own."""
+    """From one port to the other of a two-port switch without a rate limit; the switch has its own core."""
     with lossless_lab("{kind: bcube, n: 2, levels: 1}", "unlimited", pfc="") as (topology, fabric, _):
         (process,) = soft_switch.running(fabric.name)
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(process.pid, cores[:1])
-        os.sched_setaffinity(0, cores[1:] or cores)  # what is started from here inherits it
+        os.sched_setaffinity(0, cores[1:] or cores)  # inherited by processes started from here
         try:
             for size in SIZES:
                 yield _capacity(topology, fabric, process.pid, size, seconds)
@@ -127,7 +127,7 @@ def _capacity(topology: Topology, fabric: Fabric, pid: int, size: int, seconds: 
 
 
 def _sent(topology: Topology, fabric: Fabric) -> int:
-    """Frames that have left the switch, in RoCE's priority."""
+    """Frames transmitted by the switch in RoCE's priority."""
     (found,) = counters.read(soft_switch.counters_path(fabric.name)).values()
     return int(found.ports["priority"]["tx_frames"][:, topology.roce.priority].sum())
 
@@ -138,7 +138,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def measure_incast(pfc: bool, seconds: float) -> Incast:
-    """Eight servers send to a ninth as fast as they may."""
+    """Eight servers send to a ninth at full rate."""
     section = "pfc: {priorities: [3]}" if pfc else ""
     with lossless_lab("{kind: bcube, n: 9, levels: 1}", "100Mbit/s", section) as (topology, fabric, _):
         first, *others = (server.ports[0] for server in fabric.servers)
@@ -197,7 +197,7 @@ def _incast_table(rows: list[Incast]) -> Table:
         "lost",
         "fewest pauses at a sender",
         "paused",
-        "as wanted",
+        "target met",
     )
     for row in rows:
         lost = row.lossless_lost + row.lossy_lost

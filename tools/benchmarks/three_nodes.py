@@ -31,7 +31,7 @@ from hipsnet.node.testrun import run_live
 Way = Literal["xdp", "kernel"]
 MTU = 9000
 BATCH = 64
-"""The test-run sends whole batches of so many frames."""
+"""The test-run sends whole batches of this many frames."""
 _SETTLE_S = 0.05
 _HEADERS_BYTES = 4 * kernel.constant("FRESH_WORDS")
 
@@ -60,7 +60,7 @@ _TABLE = (
 
 @dataclass(frozen=True)
 class Line:
-    """The path that is set up: its fabric; descriptors of the generator, its headers, the sink's count."""
+    """The path: its fabric; descriptors of the generator, its headers, the sink's count."""
 
     fabric: str
     generator: int
@@ -75,7 +75,7 @@ class Line:
 
 @contextmanager
 def three_nodes() -> Iterator[Line]:
-    """Make the path, and take it away again."""
+    """Set up the path; remove it afterwards."""
     programs.ensure_programs((*programs.PROGRAMS, "generate", "sink"))
     fabric = f"bench{os.getpid()}"
     with ExitStack() as stack:
@@ -84,7 +84,7 @@ def three_nodes() -> Iterator[Line]:
             stack.callback(namespace.delete, _home(fabric, node))
             namespace.create(_home(fabric, node), "hipsnet benchmark")
             with namespace.inside(_home(fabric, node)):
-                # Its solicitations would be counted.
+                # IPv6 router solicitations would be counted.
                 Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
         _plug(fabric, OUT, INGRESS)
         _plug(fabric, EGRESS, SINK)
@@ -95,7 +95,7 @@ def three_nodes() -> Iterator[Line]:
 
 
 def set_way(line: Line, way: Way) -> None:
-    """Let the router forward by XDP only, or by the kernel only."""
+    """Configure the router to forward by XDP only, or by the kernel only."""
     with namespace.inside(line.home("router")):
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1" if way == "kernel" else "0")
         if way == "kernel":
@@ -106,7 +106,7 @@ def set_way(line: Line, way: Way) -> None:
 
 
 def send(line: Line, frame: bytes, frames: int) -> tuple[int, float]:
-    """Send a frame so many times along the path; return (frames that arrived, seconds until sending ended).
+    """Send a frame `frames` times along the path; return (frames that arrived, seconds until sending ended).
 
     The path is one CPU's work, the sender's, from end to end: when the call returns at most a ring is left.
     """

@@ -29,7 +29,7 @@ from tools.benchmarks.lossless_lab import lossless_lab
 
 app = typer.Typer()
 FABRIC = "{kind: bcube, n: 8, levels: 2}"
-WANTED = 0.02
+TARGET = 0.02
 _START_S = 30.0
 _SETTLE_S = 5.0
 _numbers = itertools.count()
@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Cost:
-    """The share of a core that one `top` took for so many seconds, in user space and in the kernel."""
+    """The share of a core used by one `top` over a number of seconds, in user space and in the kernel."""
 
     terminal: str
     incast: bool
@@ -47,7 +47,7 @@ class Cost:
 
     @property
     def core(self) -> float:
-        """Both."""
+        """User space and kernel together."""
         return self.user + self.system
 
 
@@ -64,9 +64,9 @@ def top(
         Path | None, typer.Option("--json", help="Write results here; - for stdout.")
     ] = None,
 ) -> None:
-    """`hipsnet top` at one look a second on a fabric with lossless switches: what it takes of a core."""
+    """CPU time of `hipsnet top`, polling once per second on a fabric with lossless switches."""
     if shutil.which("tmux") is None:
-        raise CapabilityError("tmux wanted, not found; run: apt install tmux")
+        raise CapabilityError("tmux is not installed; run: apt install tmux")
     terminals = [_size(text) for text in sizes.split(",")]
     costs = []
     with lossless_lab(section, rate) as (topology, fabric, file):
@@ -83,7 +83,7 @@ def top(
 
 
 def measure(file: Path, size: tuple[int, int], seconds: float, incast: bool = False) -> Cost:
-    """One `top`, from some seconds after its start on."""
+    """Measure one `top`, beginning some seconds after its start."""
     with _terminal(["top", str(file)], size) as process:
         time.sleep(_SETTLE_S)
         before, begun = _cpu_s(process), time.monotonic()
@@ -107,9 +107,9 @@ def _incast(topology: Topology, fabric: Fabric, seconds: float) -> Iterator[None
 
 @contextmanager
 def _terminal(arguments: Sequence[str], size: tuple[int, int]) -> Iterator[int]:
-    """`hipsnet ARGUMENTS` in a tmux of its own: its process id, once there is something on its screen."""
+    """Run `hipsnet ARGUMENTS` in a new tmux; yield its process id once the screen is not empty."""
     columns, lines = map(str, size)
-    # A server of its own each time: the last one may still be at its end.
+    # A new tmux server each time: the previous one may still be shutting down.
     name = f"hipsnet-bench-{os.getpid()}-{next(_numbers)}"
     tmux = ["tmux", "-L", name, "-f", "/dev/null"]
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", *arguments]
@@ -133,7 +133,7 @@ def _screen(tmux: Sequence[str]) -> str:
 
 
 def _cpu_s(process: int) -> tuple[float, float]:
-    """Of all its threads: seconds in user space, and in the kernel."""
+    """CPU seconds of all threads of a process, in user space and in the kernel."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     user, system = (int(fields[at]) / os.sysconf("SC_CLK_TCK") for at in (11, 12))
     return user, system
@@ -142,17 +142,17 @@ def _cpu_s(process: int) -> tuple[float, float]:
 def _size(text: str) -> tuple[int, int]:
     columns, _, lines = text.partition("x")
     if not (columns.isdigit() and lines.isdigit()):
-        raise InputError(f"--sizes: found {text!r}; wanted columns x lines, such as 80x24")
+        raise InputError(f"--sizes: {text!r} is not columns x lines, such as 80x24")
     return int(columns), int(lines)
 
 
 def _table(section: str, costs: Sequence[Cost]) -> Table:
     view = Table(title=f"hipsnet top, one look a second\n{section}")
-    for column in ("terminal", "traffic", "s", "user", "kernel", "of a core", f"<= {WANTED:.0%}"):
+    for column in ("terminal", "traffic", "s", "user", "kernel", "of a core", f"<= {TARGET:.0%}"):
         view.add_column(column, justify="right")
     for cost in costs:
         view.add_row(
             cost.terminal, "incast" if cost.incast else "none", f"{cost.seconds:.0f}", f"{cost.user:.2%}",
-            f"{cost.system:.2%}", f"{cost.core:.2%}", "yes" if cost.core <= WANTED else "no",
+            f"{cost.system:.2%}", f"{cost.core:.2%}", "yes" if cost.core <= TARGET else "no",
         )  # fmt: skip
     return view

@@ -21,7 +21,7 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write results her
 
 
 def taken(name: str, total: int, turns: Iterable[Turn]) -> list[Turn]:
-    """Take all turns, with a bar on standard error."""
+    """Run all turns, with a progress bar on standard error."""
     done = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(name, total=total)
@@ -32,7 +32,7 @@ def taken(name: str, total: int, turns: Iterable[Turn]) -> list[Turn]:
 
 
 def show(name: str, results: Results, table: Table, json_file: Path | None) -> None:
-    """Print the table, unless standard output is for JSON; write JSON where it is wanted."""
+    """Print the table, unless JSON goes to standard output; write JSON if requested."""
     to_stdout = str(json_file) == "-"
     if not to_stdout:
         Console().print(table)

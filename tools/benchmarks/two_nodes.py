@@ -24,7 +24,7 @@ INTERFACE = "p0"
 
 @dataclass(frozen=True)
 class End:
-    """One end of the cable: a node of its own, in a namespace of that name."""
+    """One end of the cable: a node in a namespace of that name."""
 
     fabric: str
     name: str
@@ -41,13 +41,13 @@ class End:
         return pins.node_folder(self.fabric, self.name) / "endpoints"
 
     def port(self, **fields: object) -> PortConfig:
-        """The port at this end, as the stack opens it."""
+        """The port at this end, for the stack to open."""
         return PortConfig(INTERFACE, self.mac, self.mtu, self.endpoints.parent, 0, **fields)  # type: ignore[arg-type]
 
 
 @contextmanager
 def cable(mtu: int = 9000) -> Iterator[tuple[End, End]]:
-    """Two ends with addresses, up; gone afterwards."""
+    """Two ends with addresses, up; removed afterwards."""
     fabric = f"xsk{os.getpid():x}{secrets.token_hex(2)}"
     ends = (
         End(fabric, "a", "02:48:00:dd:00:0a", "10.77.0.1", mtu),

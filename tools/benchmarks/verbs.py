@@ -42,14 +42,14 @@ def verbs(
     json_file: JsonFile = None,
 ) -> None:
     """RDMA bandwidth of one connection: ours against ib_write_bw and our TCP, over rdma_rxe."""
-    wanted = sizes_in(sizes, _SMALLEST, _LARGEST)
-    turns = len(wanted) * rounds * len(WAYS)
-    results = summarize(taken("verbs", turns, _measure(wanted, rounds, turns)))
+    lengths = sizes_in(sizes, _SMALLEST, _LARGEST)
+    turns = len(lengths) * rounds * len(WAYS)
+    results = summarize(taken("verbs", turns, _measure(lengths, rounds, turns)))
     show("verbs", results, _table(results), json_file)
 
 
 def summarize(samples: list[Sample]) -> Results:
-    """By message size: the median bytes per second of each way, and what ours is of the others."""
+    """By message size: the median bytes per second of each way, and the ratio of ours to the others."""
     results = []
     for size in dict.fromkeys(sample.size_bytes for sample in samples):
         result: dict[str, float] = {"size_bytes": size}
@@ -63,7 +63,7 @@ def summarize(samples: list[Sample]) -> Results:
 
 
 def _measure(sizes: list[int], rounds: int, turns: int) -> Iterator[Sample]:
-    """Boot the machine and hand on its turns as they end."""
+    """Boot the machine and yield its turns as they end."""
     command = [sys.executable, "-m", "tools.benchmarks.verbs_turns", str(rounds), *map(str, sizes)]
     order = Order(
         command,
@@ -72,23 +72,23 @@ def _measure(sizes: list[int], rounds: int, turns: int) -> Iterator[Sample]:
         timeout_s=120.0 + turns * _TURN_S,
         waiting=lambda: print("bench: waiting for another machine to end", file=sys.stderr),
     )
-    line = told = b""
+    line = output = b""
     with Machine(order) as machine:
         for stream, data in machine.outputs():
             if stream == "stderr":
-                told += data
+                output += data
                 continue
             *lines, line = (line + data).split(b"\n")
             yield from (Sample(**json.loads(done)) for done in lines)
     if machine.exit_code:
         raise HipsnetError(
-            f"the turns ended with {machine.exit_code}: {told.decode(errors='replace')[-2000:]}"
+            f"the turns ended with {machine.exit_code}: {output.decode(errors='replace')[-2000:]}"
         )
 
 
 def _table(results: list[dict[str, float]]) -> Table:
     table = Table(title="one connection, rdma_rxe in a virtual machine; wants a quiet machine")
-    columns = ("message (B)", *(f"{way} (MB/s)" for way in WAYS), "ours/ib_write_bw", "wanted", "ours/tcp")
+    columns = ("message (B)", *(f"{way} (MB/s)" for way in WAYS), "ours/ib_write_bw", "required", "ours/tcp")
     for column in columns:
         table.add_column(column, justify="right")
     for result in results:

@@ -32,7 +32,7 @@ from hipsnet.transport.verbs.flow import SIGNAL_EVERY, WINDOW
 from tools.benchmarks.rdma_pair import ENDS, rdma_pair
 
 WRITES, BYTES, MOST = 16, 32 << 20, 1024
-"""A turn is at least so many writes and so many bytes; small writes are never more than the last."""
+"""Lower bounds of a turn, in writes and in bytes; the last bounds the number of small writes."""
 PATH_MTU = 4096
 _PATIENCE_S = 120.0
 _ATTEMPTS = 5
@@ -45,38 +45,38 @@ def writes_of(size_bytes: int) -> int:
 
 
 def perftest(size_bytes: int) -> float:
-    """Bytes a second of ib_write_bw: its average over one run."""
+    """Bytes per second of ib_write_bw: its average over one run."""
     return first_possible((_perftest_run(size_bytes) for _ in range(_ATTEMPTS)), size_bytes)
 
 
 def first_possible(runs: Iterable[tuple[str, float]], size_bytes: int) -> float:
-    """The bandwidth of the first run that can be true; a run is what ib_write_bw printed, and how long it lived.
+    """The bandwidth of the first plausible run; a run is the output of ib_write_bw and its lifetime.
 
     It counts the processor's cycles and guesses their length. On an emulated processor the guess can fail: it is
     0 then, and so is the bandwidth. Whatever it says, its writes took no longer than its life.
     """
     wrong = []
     for text, lived_s in runs:
-        rate = told(text, size_bytes)
+        rate = printed_rate(text, size_bytes)
         if rate * lived_s >= writes_of(size_bytes) * size_bytes:
             return rate
         wrong.append(f"{rate:g} bytes/s in {lived_s:.1f} s")
     raise TransportError(
-        f"ib_write_bw wrote {writes_of(size_bytes)} times {size_bytes} bytes and told what cannot be, "
+        f"ib_write_bw wrote {writes_of(size_bytes)} times {size_bytes} bytes and printed an impossible rate, "
         f"{'; '.join(wrong)}; look at its words about the processor's clock:\n{text}"
     )
 
 
-def told(text: str, size_bytes: int) -> float:
-    """The average bytes a second that ib_write_bw printed; TransportError if it printed none."""
+def printed_rate(text: str, size_bytes: int) -> float:
+    """The average bytes per second that ib_write_bw printed; TransportError if it printed none."""
     found = re.search(rf"^\s*{size_bytes}\s+\d+\s+[\d.]+\s+([\d.]+)", text, re.MULTILINE)
     if found is None:
-        raise TransportError(f"ib_write_bw told no bandwidth for {size_bytes} bytes; it said:\n{text}")
+        raise TransportError(f"ib_write_bw printed no bandwidth for {size_bytes} bytes; its output:\n{text}")
     return float(found[1]) * (1 << 20)  # its MB are 2^20
 
 
 def _perftest_run(size_bytes: int) -> tuple[str, float]:
-    """What a client printed that came to its end, and how long it lived."""
+    """The output of a client that exited, and its lifetime."""
     near, far = ENDS
     common = [
         *("-s", str(size_bytes), "-n", str(writes_of(size_bytes)), "-m", str(PATH_MTU)),
@@ -94,7 +94,7 @@ def _perftest_run(size_bytes: int) -> tuple[str, float]:
                 return text, time.monotonic() - began
             if time.monotonic() > deadline:
                 raise TransportError(f"ib_write_bw ended with {client.returncode}; it said:\n{text}")
-            time.sleep(0.1)  # the server does not listen yet
+            time.sleep(0.1)  # the server is not listening yet
     finally:
         server.kill()
         server.wait()
@@ -106,7 +106,7 @@ def _perftest(device: str, gid_index: int, rest: list[str]) -> subprocess.Popen[
 
 
 def transport(name: str, size_bytes: int) -> float:
-    """Bytes a second of a transport of ours: from the first write posted to the last one acknowledged."""
+    """Bytes per second of our transport: from the first write posted to the last one acknowledged."""
     token = secrets.token_hex(8)
     results, theirs = _processes.Pipe(duplex=False)
     processes = [

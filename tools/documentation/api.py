@@ -102,7 +102,7 @@ def _callable(name: str, found: Any, level: str) -> Iterator[str]:
 
 
 def _signature(found: Any) -> str:
-    """As the source has it: a default like os.environ is a name, not its value."""
+    """Print defaults as in the source: os.environ as a name, not its value."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
     assert isinstance(tree, ast.FunctionDef)
     arguments = tree.args
