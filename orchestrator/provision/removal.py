@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hipsnet.errors import ProvisionError
 from hipsnet.node import namespace, pins
+from hipsnet.stack.xsk import handover
 from orchestrator.lab import delay_line, processes, soft_switch, state
 from orchestrator.lab.locking import locked
 from orchestrator.lab.namespaces import marked_node, namespace_name, places
@@ -18,7 +19,7 @@ from orchestrator.provision import hosts
 
 @dataclass(frozen=True)
 class Removal:
-    """The result of a destroy: nodes removed, servers of this host restored, processes ended.
+    """The result of a destroy: nodes removed, servers of this host restored, processes ended, state removed.
 
     `left_alone` are namespaces that hipsnet did not make, with the name of a node; `elsewhere` are servers that
     were applied inside another network namespace, and have to be restored there.
@@ -30,6 +31,7 @@ class Removal:
     processes: int = 0
     left_alone: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    had_state: bool = False
 
 
 def destroy(fabric: str, node: str | None = None) -> Removal:
@@ -39,6 +41,7 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
     of the namespaces cannot be ended.
     """
     with locked(fabric):
+        had_state = state.record_path(fabric).exists()
         restored = hosts.restore(fabric, node)
         if node is not None:
             return Removal(fabric, restored=restored)
@@ -50,6 +53,7 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
         pids = [pid for pid, _ in residents(fabric)]
         end_residents(fabric, pids)
         remove_nodes(fabric, nodes)
+        handover.remove_sockets(fabric)
         elsewhere = hosts.remembered_elsewhere(fabric)
         for name in set(pins.pinned_nodes(fabric)) - set(elsewhere):
             pins.remove_pins(fabric, name)
@@ -57,7 +61,7 @@ def destroy(fabric: str, node: str | None = None) -> Removal:
             state.forget(fabric)
         else:
             state.remove(fabric)
-    return Removal(fabric, nodes, restored, len(pids), foreign, elsewhere)
+    return Removal(fabric, nodes, restored, len(pids), foreign, elsewhere, had_state)
 
 
 def is_something(done: Removal) -> bool:
@@ -70,6 +74,7 @@ def sentence(done: Removal) -> str:
     parts = [f"{len(done.nodes)} nodes removed"] if done.nodes else []
     parts += [f"{', '.join(done.restored)} restored"] if done.restored else []
     parts += [f"{done.processes} processes ended"] if done.processes else []
+    parts += ["its record removed"] if done.had_state and not done.nodes else []
     parts += [f"not made by hipsnet and left alone: {', '.join(done.left_alone)}"] if done.left_alone else []
     parts += [f"to be destroyed in its own namespace: {', '.join(done.elsewhere)}"] if done.elsewhere else []
     return f"{done.fabric}: {'; '.join(parts) or 'nothing to remove'}"

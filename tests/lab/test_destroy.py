@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 
+from hipsnet.stack.xsk import handover
 from orchestrator.lab import state
 from tests.lab.rig import REPOSITORY, Lab, hipsnet, traces
 
@@ -60,6 +62,31 @@ def test_the_record_may_be_lost(make_lab: MakeLab) -> None:
     state.remove(lab.name)
     assert hipsnet("destroy", lab.name).returncode == 0
     assert traces(lab.name) == clean
+
+
+def test_a_record_without_nodes_is_removed(make_lab: MakeLab) -> None:
+    """A provision that was killed right after it wrote the record leaves no more than that."""
+    lab = make_lab()
+    clean = traces(lab.name)
+    state.write(lab.name, state.Record(str(lab.file), ("s00", "s01")))
+    done = hipsnet("destroy", lab.name)
+    assert (done.returncode, done.stdout) == (0, f"{lab.name}: its record removed\n"), done.stderr
+    assert traces(lab.name) == clean
+
+
+def test_the_socket_of_a_killed_endpoints_process_is_removed(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    lab.provision()
+    left, other = handover.path_of(lab.name, "s00"), handover.path_of(f"{lab.name}x", "s00")
+    left.parent.mkdir(exist_ok=True)
+    for path in (left, other):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(path))
+    try:
+        assert hipsnet("destroy", lab.name).returncode == 0
+        assert (left.exists(), other.exists()) == (False, True)
+    finally:
+        other.unlink()
 
 
 def test_all_clears_every_fabric_and_nothing_else(make_lab: MakeLab) -> None:

@@ -8,6 +8,7 @@ closes the connection or ends; the next worker gets new sockets.
 from __future__ import annotations
 
 import array
+import glob
 import json
 import os
 import select
@@ -44,6 +45,12 @@ class _Lease:
 def path_of(fabric: str, node: str) -> Path:
     """Where the process of a node listens."""
     return FOLDER / f"{fabric}.{node}"
+
+
+def remove_sockets(fabric: str) -> None:
+    """Remove the sockets of a fabric's nodes that a killed process has left."""
+    for path in FOLDER.glob(f"{glob.escape(fabric)}.*"):
+        path.unlink(missing_ok=True)
 
 
 def ask(core: Core, path: Path) -> Sockets | None:
