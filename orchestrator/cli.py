@@ -68,7 +68,7 @@ def _run() -> int | str | None:
 
 
 def _is_expected(error: OSError) -> bool:
-    """Whether the cause is the machine, like a full disk or a folder that cannot be written; else it is a bug."""
+    """Whether the cause is the machine, such as a full disk or an unwritable folder, rather than a bug."""
     return error.errno in _EXHAUSTED or (error.filename is not None and error.errno in _UNUSABLE)
 
 

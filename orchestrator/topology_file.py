@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a topology file from disk."""
+"""Read a topology file from disk."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of `hipsnet`, grouped by what they are about."""
+"""The commands of `hipsnet`, grouped by subject."""

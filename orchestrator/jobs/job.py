@@ -73,7 +73,7 @@ def programs(
 
 
 def inbox_path(fabric: Fabric) -> Path:
-    """Where this process listens for the failure reports of a job of its own."""
+    """The path of the socket at which this process receives the failure reports of its job."""
     return registry.folder(fabric.name) / f"{os.getpid()}.failures"
 
 

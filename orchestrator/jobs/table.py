@@ -71,7 +71,7 @@ def row(table: Sequence[Column], result: Result) -> str:
 def title(
     topology: Topology, fabric: Fabric, settings: Settings, measurement: Measurement
 ) -> tuple[str, ...]:
-    """What the table is about, in two lines; with a model a third one."""
+    """The title of the table: two lines, and a third one for a model."""
     ports = len(fabric.servers[0].ports)
     exchange = f" ({', '.join(settings.exchange)} inside the levels)" if settings.exchange else ""
     lines = [
@@ -94,7 +94,7 @@ def _wrong(result: Result) -> str:
 
 
 def _pair(result: Result, what: str) -> str:
-    """Received and sent by servers; "-" is what nothing counts."""
+    """The numbers received and sent by servers; "-" if there is no counter."""
     if result.pauses is None:
         return "-"
     counts = (getattr(result.pauses, f"{direction}_{what}") for direction in ("rx", "tx"))

@@ -29,7 +29,7 @@ NETWORK = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-"""What Gloo, NCCL, UCX and Open MPI need to work between the servers of a lab; `{fabric}` is the fabric's name."""
+"""Variables for Gloo, NCCL, UCX and Open MPI on the servers of a lab; `{fabric}` is the fabric's name."""
 
 
 def shell(fabric: Fabric, text: str) -> NoReturn:

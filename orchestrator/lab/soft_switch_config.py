@@ -26,7 +26,7 @@ _SPARE_CHUNKS = 256
 
 @dataclass(frozen=True)
 class Sockets:
-    """Where a switch's sockets belong: the id of the socket map, and the ports' interfaces in order.
+    """The place of a switch's sockets: the id of the socket map, and the ports' interfaces in order.
 
     `rates_bps` are those that hold now, which may be impaired; None is unlimited.
     """

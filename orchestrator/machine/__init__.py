@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has and lacks."""
+"""The features that this machine supports or lacks."""

@@ -169,7 +169,7 @@ def _soft_switch() -> Check:
 
 
 def _network() -> Iterator[Check]:
-    """The checks that run in a network namespace."""
+    """The checks that run in a temporary network namespace."""
     try:
         with _scratch() as near:
             yield _check("network namespaces", True, "made and entered", "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a cable of the lab: down, slow, late or lossy, each on its own and all undone at once."""
+"""Set faults on a cable of the lab (down, slow, delayed, lossy), each by itself, and reset them together."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _faulty(link: LinkConfig, fault: Fault) -> LinkConfig:
 
 
 def _links_of(step: Change) -> set[str]:
-    """The interfaces that a change is about."""
+    """The interfaces that a change concerns."""
     if isinstance(step.value, RouteConfig):
         return {link for link, _ in step.value.hops}
     if step.aspect == "neighbour":

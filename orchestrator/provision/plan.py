@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Survey:
-    """What exists of a fabric: its places, and the actual state of the nodes that are hipsnet's."""
+    """The parts of a fabric that exist: its places, and the actual state of the nodes made by hipsnet."""
 
     places: Mapping[str, Place]
     actual: Mapping[str, Actual]
@@ -90,7 +90,7 @@ def configurations(topology: Topology, fabric: Fabric) -> dict[str, NodeConfig]:
 
 
 def survey(fabric: str, configs: Mapping[str, NodeConfig]) -> Survey:
-    """Read everything that exists of a fabric. Changes nothing."""
+    """Read the parts of a fabric that exist. Changes nothing."""
     found = places(fabric, configs)
     actual = {}
     for place in found.values():

@@ -45,7 +45,7 @@ def _name(aspect: str, number: int) -> str:
 
 
 def table(steps: Iterable[Change], title: str) -> Table:
-    """How many things of each kind were added, changed and removed."""
+    """A table with the numbers of additions, changes and removals of each kind."""
     counts: dict[str, Counter[str]] = {}
     for step in steps:
         counts.setdefault(step.aspect, Counter())[step.action] += 1

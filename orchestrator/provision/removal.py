@@ -35,7 +35,7 @@ class Removal:
 
 
 def destroy(fabric: str, node: str | None = None) -> Removal:
-    """Remove everything of a fabric, from the kernel's state and the record, without a file.
+    """Remove a fabric completely, using the kernel's state and the record but no topology file.
 
     With `node`, only restore the part of that server on this host. Raises ProvisionError if a process in one
     of the namespaces cannot be ended.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ports of a fabric count: read, made into rates, and judged."""
+"""The counters of a fabric's ports: sources, rates, and the detection of pauses, storms and deadlocks."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the soft switch and the delay line of a lab run, at the cost of one poll for each reading."""
+"""Check with one poll for each reading whether the soft switch and the delay line of a lab are running."""
 
 from __future__ import annotations
 

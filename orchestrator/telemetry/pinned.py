@@ -88,7 +88,7 @@ class PinnedMaps:
             _close(node)
 
     def _folder_has_changed(self) -> bool:
-        """Whether nodes came or went since the last read, or may still be coming: a folder precedes its pins."""
+        """Whether nodes were added or removed since the last read, or being added: a folder precedes its pins."""
         before = self._folder_changed_ns
         try:
             self._folder_changed_ns = self._folder.stat().st_mtime_ns

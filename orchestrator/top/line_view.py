@@ -76,7 +76,7 @@ class LineView(Widget, can_focus=True):
         raise NotImplementedError
 
     def placeholder(self) -> Line:
-        """What is shown if there are no lines."""
+        """The content of a view without lines."""
         return ()
 
     def prepare(self, indices: range) -> None:
