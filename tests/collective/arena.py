@@ -25,14 +25,14 @@ from hipsnet.node import namespace
 from hipsnet.topology import build, parse
 
 Body = Callable[[Any], Any]
-"""Runs in a rank's process with its Communicator; what it returns comes back to the test."""
+"""Runs in a rank's process with its Communicator; its return value is passed to the test."""
 
 _processes = multiprocessing.get_context("fork")
 
 
 @dataclass
 class Outcome:
-    """What became of a rank: `value` of its body, or the text of the error that it raised."""
+    """The outcome of a rank: the `value` its body returned, or the text of the error it raised."""
 
     value: Any = None
     error: str = ""
@@ -56,8 +56,8 @@ class Arena:
     def start(
         self, body: Body, per_rank: dict[int, dict[str, Any]] | None = None, **settings: Any
     ) -> Iterator[list[Rank]]:
-        """Start `body` on every rank; `per_rank` settings go before those of all. Ends what is still there."""
-        library()  # compiled once, and not by every rank
+        """Start `body` on every rank; `per_rank` overrides `settings`. Kills leftovers."""
+        library()  # compiled once, not by every rank
         token = secrets.token_hex(8)
         given = {
             "topology": str(self.file),
@@ -120,7 +120,7 @@ def _main(body: Body, settings: dict[str, Any], results: Connection) -> None:
 
 @contextmanager
 def arena(folder: Path, fabric: str) -> Iterator[Arena]:
-    """A namespace with the addresses of `fabric` (YAML flow style), taken away afterwards."""
+    """A namespace with the addresses of `fabric` (YAML flow style), removed afterwards."""
     name = f"arena-{os.getpid()}-{secrets.token_hex(3)}"
     file = folder / f"{name}.yaml"
     file.write_text(f"version: 1\nname: arena\nfabric: {fabric}\n")

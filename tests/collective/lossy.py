@@ -23,11 +23,11 @@ COUNT, CHUNK = 3 * 64 * 16, 64
 FABRIC = build(parse("version: 1\nname: lossy\nfabric: {kind: bcube, n: 3, levels: 1}\n", "lossy"))
 
 Lost = Callable[[int, protocol.Message | int], bool]
-"""Whether something on its way to a connection is lost: a message, or a write by its immediate."""
+"""Decides whether a message, or the write with this immediate, is lost on its way to a connection."""
 
 
 class Lossy:
-    """A transport that does not post what `loses` says."""
+    """A transport that drops the posts selected by `loses`."""
 
     def __init__(self, transport: Any, loses: Lost) -> None:
         self._transport = transport

@@ -12,7 +12,7 @@ Vectors = NDArray[np.float64]
 
 
 def execute(schedule: Schedule, vectors: Vectors) -> Vectors:
-    """What the schedule makes of one vector per rank, by its definition alone."""
+    """Execute the schedule on one vector per rank, by definition alone."""
     vectors = vectors.copy()
     steps = sorted({(int(t["stage"]), int(t["round"])) for t in schedule.transfers})
     for stage, turn in steps:
@@ -28,7 +28,7 @@ def execute(schedule: Schedule, vectors: Vectors) -> Vectors:
 
 
 def is_right(schedule: Schedule) -> bool:
-    """Whether every rank ends with the sum of what all began with."""
+    """Whether every rank ends with the sum of all initial vectors."""
     shape = schedule.world_size, schedule.count
     values = np.random.default_rng(schedule.count).integers(0, 1 << 40, shape).astype(float)
     return np.array_equal(execute(schedule, values), np.broadcast_to(values.sum(0), shape))

@@ -36,7 +36,7 @@ def fabric(shape: str) -> Fabric:
 
 @st.composite
 def algorithms(draw: st.DrawFn, made: Fabric) -> Algorithm:
-    """Any algorithm that this fabric can do, with any of its options."""
+    """Any algorithm that supports this fabric, with any of its options."""
     name = draw(
         st.sampled_from(("ring", "mesh", "ps") if made.shape.hips is None else ("hips", "ring", "mesh", "ps"))
     )

@@ -25,13 +25,13 @@ SHAPES = ("bcube(3,2)", "bcube(2,3)", "torus(3,3)", "torus(2,3,2)", "fattree(5,2
 
 
 def planted(schedule: Schedule, transfers: Rows) -> Schedule:
-    """The same schedule with other transfers, which are put in order."""
+    """The same schedule with other transfers, sorted."""
     transfers = transfers[np.lexsort([transfers[column] for column in reversed(ORDER)])]
     return Schedule(schedule.algorithm, schedule.world_size, schedule.count, schedule.threads, transfers)
 
 
 def fault(schedule: Schedule, shape: str) -> str:
-    """What the checker says of a schedule that is wrong."""
+    """Return the checker's message for an invalid schedule."""
     with pytest.raises(ScheduleError) as caught:
         check(schedule, fabric(shape))
     return str(caught.value)
@@ -56,7 +56,7 @@ def test_a_lost_transfer(case: tuple[str, Schedule, int]) -> None:
     lost = schedule.transfers[index]
     message = fault(planted(schedule, np.delete(schedule.transfers, index)), shape)
     if lost["op"] == REDUCE:
-        # The sum that lacks it is copied, or its sender is written to with its contribution still there.
+        # The incomplete sum is copied, or the sender is overwritten while it still has its contribution.
         assert re.match(r"transfer \d+ .* (copies \d+ of \d+ contributions|overwrites)", message)
         assert re.search(rf"still at rank .*\b{lost['src']}\b|overwrites .* at rank {lost['src']}\b", message)
     else:
@@ -89,7 +89,7 @@ def test_a_transfer_that_comes_too_early(case: tuple[str, Schedule, int]) -> Non
         return
     early = planted(schedule, transfers)
     if is_right(early):
-        return  # what a parameter server hands out, it has had for longer
+        return  # a parameter server has the sum before it sends it
     message = fault(early, shape)
     assert re.match(r"transfer \d+ \(stage", message)
     assert re.search(
@@ -122,7 +122,7 @@ def test_a_wrong_operation(case: tuple[str, Schedule, int]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(schedules(), st.sampled_from(TRANSFER.names or ()), st.integers(-3, 3))
 def test_what_is_accepted_sums(case: tuple[str, Schedule, int], column: str, by: int) -> None:
-    """Whatever is changed: either it is still an all-reduce, or it is refused with a transfer or a rank named."""
+    """After any change the schedule is still an all-reduce, or it is refused with a transfer or a rank named."""
     shape, schedule, index = case
     transfers = schedule.transfers.copy()
     transfers[index][column] = max(0, int(transfers[index][column]) + by)
@@ -154,7 +154,7 @@ def test_an_impossible_value_in_a_column_is_refused(column: str, value: int, mes
     transfers = schedule.transfers.copy()
     transfers[7][column] = value
     wrong = Schedule("hips", 9, 18, 2, transfers)
-    named = 8 if column == "stage" else 7  # the one behind is where the order breaks
+    named = 8 if column == "stage" else 7  # the next one is where the order breaks
     with pytest.raises(ScheduleError, match=rf"transfer {named} \(.*{message}"):
         check(wrong, fabric("bcube(3,2)"))
 

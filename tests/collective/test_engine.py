@@ -107,7 +107,7 @@ def test_torus_one_way(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_the_same_bits_on_every_rank_and_in_every_run(bcube: Arena) -> None:
-    """Rounding depends on the order of the sums, so arrival must not decide it."""
+    """Rounding depends on the order of the sums, so the order of arrival must not affect it."""
 
     def body(comm: Any) -> list[bytes]:
         values = np.random.default_rng(comm.rank).standard_normal(70_001).astype(np.float32)
@@ -181,7 +181,7 @@ def test_what_cannot_be_reduced_is_refused_before_anything_is_sent(bcube: Arena)
                 comm.all_reduce(array, operation)
             except InputError as error:
                 found.append(str(error))
-        comm.barrier()  # the communicator is as good as before
+        comm.barrier()  # the communicator still works
         return found
 
     for outcome in bcube.run(body):

@@ -31,7 +31,7 @@ def bcube(tmp_path: Path) -> Iterator[Arena]:
 
 
 class KeepReducing:
-    """Until something fails; what comes back is never anything but the whole sum."""
+    """Reduce until an error occurs; every result is the whole sum."""
 
     def __init__(self) -> None:
         self._under_way = multiprocessing.get_context("fork").Semaphore(0)
@@ -45,7 +45,7 @@ class KeepReducing:
             self._under_way.release()
 
     def wait(self, ranks: list[Rank]) -> None:
-        """Until as many collectives are done as there are ranks: all have met."""
+        """Run as many collectives as there are ranks, so that all ranks have synchronized."""
         for _ in ranks:
             assert self._under_way.acquire(timeout=4 * BOUND_S)
 
@@ -79,7 +79,7 @@ def test_a_rank_that_is_stopped_is_named_by_all(bcube: Arena) -> None:
             assert "stage" in outcome.error
         assert time.monotonic() - stopped_at >= 1.5
         ranks[7].signal(signal.SIGCONT)
-        assert ranks[7].outcome(BOUND_S).error  # and it learns that it was given up
+        assert ranks[7].outcome(BOUND_S).error  # and it reports that its peers declared it failed
 
 
 def test_a_rank_that_exits_before_the_first_collective(bcube: Arena) -> None:
@@ -94,7 +94,7 @@ def test_a_rank_that_exits_before_the_first_collective(bcube: Arena) -> None:
 
 
 def test_a_rank_that_never_starts_is_named_with_its_address(bcube: Arena) -> None:
-    # Rank 3's greeting says so before anything else: it has no token, and is a stranger to all others.
+    # Rank 3's greeting fails first: without the token its peers refuse it.
     with bcube.start(
         KeepReducing(), per_rank={3: {"token": "a token of its own"}}, start_timeout_s=1.5
     ) as ranks:
@@ -135,7 +135,7 @@ def test_another_algorithm_on_one_rank(bcube: Arena) -> None:
 
 
 def test_strangers_do_not_disturb_a_job(bcube: Arena) -> None:
-    """What connects without the job's token, and speaks nonsense, is dropped; the job goes on."""
+    """A connection without the job's token that sends garbage is dropped; the job continues."""
 
     def body(comm: Any) -> float:
         array = np.ones(1000, np.float32)
@@ -151,7 +151,7 @@ def test_strangers_do_not_disturb_a_job(bcube: Arena) -> None:
 
 
 def _knock(words: bytes) -> socket.socket:
-    """Connect to rank 8's first port, as soon as it listens, and say this."""
+    """Connect to rank 8's first port, as soon as it listens, and send this."""
     deadline = time.monotonic() + BOUND_S
     while True:
         try:
@@ -189,7 +189,7 @@ def test_a_slow_rank_is_logged_and_awaited(bcube: Arena) -> None:
         handler = logging.Handler()
         handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
         logging.getLogger("hipsnet").addHandler(handler)
-        comm.barrier()  # all have come as far as this
+        comm.barrier()  # all ranks have reached this point
         if comm.rank == 0:
             time.sleep(4.0)
         assert (comm.all_reduce(np.ones(100, np.float32)) == 9).all()
@@ -199,4 +199,4 @@ def test_a_slow_rank_is_logged_and_awaited(bcube: Arena) -> None:
     assert not any(outcome.error for outcome in outcomes), outcomes
     warnings = [line for outcome in outcomes for line in outcome.value]
     assert any("rank 0" in line and "silent" in line for line in warnings)
-    assert all("rank 0" in line for line in warnings)  # those that wait, too, are not blamed
+    assert all("rank 0" in line for line in warnings)  # ranks that wait themselves are not blamed

@@ -67,7 +67,7 @@ def test_nothing_is_below_the_bound(data: st.DataObject, shape: str, count: int)
     made = fabric(shape)
     report = check(data.draw(algorithms(made)).build(made, count), made)
     assert report.busiest >= limits.bound(made) * count
-    # Every contribution leaves N - 1 servers once, and every sum is brought to N - 1.
+    # Every contribution leaves N - 1 servers once, and every sum is sent to N - 1.
     assert report.sent.sum() == report.received.sum()
     assert report.sent.sum() >= 2 * (len(made.servers) - 1) * count
     assert report.busiest <= report.in_steps <= report.sent.sum()

@@ -45,7 +45,7 @@ def test_a_last_write_that_is_lost_is_noticed_by_a_heartbeat() -> None:
     with job({0: lambda connection, posted: connection == 0 and posted == last}, timeout_s=20.0) as made:
         *failed, finished = made.all_reduce()
     errors = texts(failed)
-    assert finished is None  # rank 2 has its sum already
+    assert finished is None  # rank 2 has already completed
     assert all(f"rank 0: it has sent {last + 1} segments, and {last} arrived" in e for e in errors), errors
     assert time.monotonic() - began < 20.0  # before any time-out
 
@@ -114,7 +114,7 @@ def test_a_reduction_that_raises_ends_the_call_on_all_ranks() -> None:
     ids=["empty", "short", "kind", "credit", "ahead", "mismatch", "missing", "twice"],
 )
 def test_an_invalid_message_is_an_error_that_names_its_sender(messages: list[bytes], reason: str) -> None:
-    """Rank 1 sends these messages, and nothing of its own; ranks 0 and 2 raise at once."""
+    """Rank 1 sends only these messages; ranks 0 and 2 raise at once."""
     with job(timeout_s=20.0) as made:
         for message in messages:
             for connection in range(2):
@@ -162,7 +162,7 @@ def test_an_interrupt_inside_a_call_ends_it_on_all_ranks(tmp_path: Path) -> None
 
 
 def wait_until_asleep(pid: int | None) -> None:
-    """Until the process waits in epoll_wait, where a call that waits for its peers is."""
+    """Wait until the process is in epoll_wait, where a call waits for its peers."""
     deadline = time.monotonic() + BOUND_S
     while "epoll" not in Path(f"/proc/{pid}/wchan").read_text():
         assert time.monotonic() < deadline

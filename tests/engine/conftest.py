@@ -24,5 +24,5 @@ def scripted() -> Core:
         if "ENGINE_SANITIZERS" in os.environ:
             flags = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
             patch.setattr(building, "_FLAGS", (*building._FLAGS, *flags))
-            patch.delenv("LD_PRELOAD")  # the sanitizers would look after the compiler, too
+            patch.delenv("LD_PRELOAD")  # otherwise the sanitizers instrument the compiler, too
         return library.load(folder, "scripted", [HERE / "scripted.c"], [HERE / "scripted.h"])

@@ -194,7 +194,7 @@ static void deliver(struct world *world, struct queue *queue)
 	struct node *peer = &world->nodes[queue->peer];
 
 	if (!item->is_write) {
-		/* An allocation of its own, so that a sanitizer sees who reads beyond it, or too late. */
+		/* A separate allocation: a sanitizer detects reads beyond its end or after its release. */
 		u8 *bytes = malloc(item->bytes + 1);
 
 		memcpy(bytes, item->copy, item->bytes);

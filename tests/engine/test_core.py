@@ -25,7 +25,7 @@ EAGER = Limits(eager_bytes=1 << 16)
 
 
 def run_calls(world: World, calls: list[Call], order: random.Random) -> None:
-    """Every rank submits the calls in order, at a moment of its own; all must be right."""
+    """Each rank submits the calls in order, at different times; all results must be correct."""
     left = [list(calls) for _ in range(world.ranks)]
     while any(left):
         rank = order.choice([rank for rank, some in enumerate(left) if some])
@@ -64,7 +64,7 @@ def test_every_dtype_and_operation(scripted: Core) -> None:
 
 
 def test_a_wire_that_is_nearly_full(scripted: Core) -> None:
-    """Writes and messages that find no room are posted once there is some."""
+    """Writes and messages that do not fit are posted once there is space."""
     for limits in (Limits(), EAGER):
         world = World(scripted, "bcube(3,2)", limits=limits, seed=3)
         scripted.lib.world_limit(world.handle, 6)
@@ -110,7 +110,7 @@ def test_the_window_is_bounded(scripted: Core) -> None:
 
 
 def test_a_chain_of_many_thousand_receives(scripted: Core) -> None:
-    """One message sets off all that came before it: no recursion, whatever its length."""
+    """One message triggers all earlier receives, without recursion at any length."""
     limits = Limits(slots=62, slot_bytes=8, eager_slots=1 << 15, eager_bytes=8)
     world = World(scripted, "fattree(3,1)", Algorithm("mesh"), limits)
     call = Call(60_000, np.dtype(np.int64))

@@ -34,7 +34,7 @@ def failures(world: World, without: Collection[int] = ()) -> list[tuple[int, int
 
 
 def settle(world: World, seconds: float) -> None:
-    """Let time pass in small steps, with everything delivered that is under way."""
+    """Advance time in small steps and deliver everything in flight."""
     for _ in range(int(seconds * 1000) // 50):
         world.run()
         world.core.lib.world_pass(world.handle, 50 * MS)
@@ -60,7 +60,7 @@ def test_a_rank_that_sends_nothing_is_reported_silent(world: World, call: Call) 
         world.submit(rank, call)
     settle(world, 1.3)
     assert {one[:2] for one in failures(world, {4})} == {(world.core.lib.FAILURE_SILENT, 4)}
-    assert world.failure(4)  # its neighbours have told it
+    assert world.failure(4)  # its neighbours have reported it
 
 
 def test_a_segment_that_is_lost_ends_the_call_on_all_ranks(scripted: Core) -> None:
@@ -78,7 +78,7 @@ def test_a_segment_that_is_lost_ends_the_call_on_all_ranks(scripted: Core) -> No
 
 
 def test_stalled_ranks_all_blame_the_one_furthest_behind(world: World) -> None:
-    """All are alive and in the call; what one of them should send never leaves it."""
+    """All ranks are alive and in the call, but one rank's data is never sent."""
     lib = world.core.lib
     for rank in range(9):
         world.submit(rank, LARGE)

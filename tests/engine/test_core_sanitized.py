@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {
         "LD_PRELOAD": f"{runtime('libasan.so')} {runtime('libubsan.so')}",
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself leaves memory to the system at its end
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself does not free all memory at exit
         "ENGINE_SANITIZERS": str(folder),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *arguments]
@@ -27,7 +27,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the library with the sanitizers is compiled, once."""
+    """The folder in which the library with the sanitizers is compiled once."""
     return tmp_path_factory.mktemp("sanitized")
 
 
@@ -38,7 +38,7 @@ def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
 
 
 def test_the_sanitizers_detect_a_planted_error(folder: Path, tmp_path: Path) -> None:
-    """A message that is said to be longer than it is."""
+    """A message shorter than its stated length."""
     test = tmp_path / "test_astray.py"
     test.write_text(
         "from tests.engine.conftest import scripted\n"

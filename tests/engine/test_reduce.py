@@ -87,7 +87,7 @@ def test_every_half_with_every_kind_of_half(name: str, operation: str) -> None:
 
 
 def test_float16_by_software_and_by_the_processor_are_the_same(tmp_path: Path) -> None:
-    """Every binary16 value, there and back, and every float between two of them that decides a rounding."""
+    """Every binary16 value to float and back, and every float halfway between two of them."""
     program = tmp_path / "halves"
     source = Path(__file__).parent / "halves.c"
     include = [f"-I{folder}" for folder in (building.FOLDER, library.FOLDER.parent)]

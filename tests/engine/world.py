@@ -25,7 +25,7 @@ MS = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """Of the engines of a job; small ones make every limit bite."""
+    """Limits of the engines of a job; small values reach every limit."""
 
     slots: int = 4
     slot_bytes: int = 256
@@ -133,7 +133,7 @@ class World:
         return int(self.core.lib.core_state(self.cores[rank], submitted.sequence))
 
     def run(self, steps: int = 1_000_000) -> int:
-        """Deliver until nothing is under way; how many things were."""
+        """Deliver until nothing is in flight; return the number of deliveries."""
         for step in range(steps):
             if not self.core.lib.world_step(self.handle):
                 return step

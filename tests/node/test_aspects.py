@@ -28,7 +28,7 @@ BARE = NodeConfig("t", "node", (LOOPBACK, PORT))
 
 @pytest.fixture
 def context() -> Iterator[Context]:
-    """A namespace with two cables, whose other ends are there too; the thread is inside."""
+    """A namespace with both ends of two cables; the thread is inside."""
     namespace.create(NAME, "a test's")
     try:
         with opened("node", NAME) as found:
@@ -42,7 +42,7 @@ def context() -> Iterator[Context]:
 
 
 def steps(context: Context, config: NodeConfig) -> list[tuple[str, str, str]]:
-    """Settle a node; what had to be done, as (aspect, action, subject)."""
+    """Settle a node; return the changes as (aspect, action, subject)."""
     found = changes(config, read_actual(context, config))
     settle(context, config)
     assert changes(config, read_actual(context, config)) == []

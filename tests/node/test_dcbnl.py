@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dcbnl messages against those that `dcb` of iproute2 sends to the kernel, byte for byte: 6.1.0, apptrust 6.2.0.
 
-Captured on a device whose driver says of itself what `CARD` says. `tests/vm/inside/test_dcb.py` runs `dcb` itself.
+Captured on a device whose driver reports `CARD`. `tests/vm/inside/test_dcb.py` runs `dcb` itself.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_a_reply_of_the_kernel_is_parsed() -> None:
 
     assert CARD.ets and CARD.pfc and CARD.buffer
     apps = attribute(3, b"".join(attribute(1, app.pack()) for app in CARD.apps))
-    congestion_notification = attribute(8, bytes(8))  # which nobody asked for
+    congestion_notification = attribute(8, bytes(8))  # not requested
     parts = attribute(1, CARD.ets.pack()) + congestion_notification + attribute(2, CARD.pfc.pack())
     parts += attribute(10, CARD.buffer.pack()) + apps + attribute(7, bytes(64))
     parts += attribute(11, attribute(2, b"\xff") + attribute(1, b"\5"))
@@ -148,7 +148,7 @@ def test_a_reply_of_the_kernel_is_parsed() -> None:
 
 @pytest.fixture
 def veth() -> Iterator[str]:
-    """A device without DCB, in a namespace of its own; the thread is inside."""
+    """A device without DCB in a new namespace; the thread is inside."""
     name = f"t{os.getpid():x}-dcbnl"
     namespace.create(name, "a test's")
     try:

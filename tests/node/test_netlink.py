@@ -22,7 +22,7 @@ PREFIXES = [IPv4Network((int(IPv4Network("10.9.0.0/16").network_address) + i, 32
 
 @pytest.fixture
 def netlink() -> Iterator[Netlink]:
-    """A socket in a namespace of its own, whose loopback is up."""
+    """A socket in a new namespace with the loopback up."""
     namespace.create(NAME, "a test's")
     try:
         with namespace.inside(NAME), Netlink() as found:

@@ -39,7 +39,7 @@ CONFIG = NodeConfig("t", "node", LINKS, routes=(SHARED,), policies=POLICIES)
 
 @pytest.fixture
 def context() -> Iterator[Context]:
-    """A namespace with two cables, whose other ends are there too; the thread is inside."""
+    """A namespace with both ends of two cables; the thread is inside."""
     namespace.create(NAME, "a test's")
     try:
         with opened("node", NAME) as found:
@@ -52,7 +52,7 @@ def context() -> Iterator[Context]:
 
 
 def steps(context: Context, config: NodeConfig) -> list[tuple[str, str]]:
-    """Settle a node; what had to be done about sources."""
+    """Settle a node; return the changes of source rules."""
     found = changes(config, read_actual(context, config))
     settle(context, config)
     assert changes(config, read_actual(context, config)) == []
@@ -64,7 +64,7 @@ def ip(*arguments: str) -> str:
 
 
 def ways(source: IPv4Address | None) -> set[str]:
-    """The links that packets to many destinations leave by."""
+    """The egress links of packets to many destinations."""
     found = set()
     for last in range(1, 40):
         bound = ("from", str(source)) if source else ()
@@ -74,7 +74,7 @@ def ways(source: IPv4Address | None) -> set[str]:
 
 
 def own_table(source: str) -> str:
-    """The routes that our rule for a source leads to."""
+    """The routes selected by our rule for a source."""
     (line,) = (
         line for line in ip("rule", "show").splitlines() if line.startswith("7200:") and source in line
     )
@@ -90,7 +90,7 @@ def test_a_bound_source_leaves_by_its_own_port(context: Context) -> None:
         ["10.9.0.0/16", "via", str(gateway), "dev", f"p{port}"] for port, gateway in enumerate(GATEWAYS)
     ]
     assert steps(context, CONFIG) == []
-    # What is forwarded is not what this node sends: it goes by the main table.
+    # Forwarded packets are not sent by this node: they use the main table.
     assert all("iif lo" in line for line in ip("rule", "show").splitlines() if "10.0." in line)
 
 
@@ -101,7 +101,7 @@ def test_changes_losses_and_others_rules(context: Context) -> None:
     assert steps(context, replace(CONFIG, policies=(narrower, POLICIES[1]))) == [("change", "from 10.0.0.1")]
     assert "10.9.1.0/24 via 10.0.0.2 dev p0" in own_table("10.0.0.1")
     assert "10.9.0.0/16" not in own_table("10.0.0.1")
-    ip("link", "set", "p0", "down")  # the kernel forgets the routes of its table
+    ip("link", "set", "p0", "down")  # the kernel deletes the routes in its table
     assert steps(context, CONFIG) == [("change", "from 10.0.0.1")]
     ip("link", "del", "p1")
     without = replace(CONFIG, links=LINKS[:1], routes=(), policies=POLICIES[:1])

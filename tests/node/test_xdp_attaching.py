@@ -38,7 +38,7 @@ def program_ids(names: tuple[str, ...] = ("p0", "p1", "p2")) -> list[int | None]
 
 
 def attach_foreign(name: str) -> int:
-    """Attach a program that hipsnet knows nothing of: `return XDP_PASS`. Returns its id."""
+    """Attach a foreign program: `return XDP_PASS`. Returns its id."""
     code = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)
     with bpf.closing(bpf.load_xdp("foreign", code)) as fd:
         bpf.attach(ifindex(name), fd)

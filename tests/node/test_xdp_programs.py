@@ -45,7 +45,7 @@ def entry(kept: Path, compiled: Path) -> Path:
 
 
 def run(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return the output of a new interpreter."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

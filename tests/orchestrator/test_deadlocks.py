@@ -25,14 +25,14 @@ SECOND = 1_000_000  # microseconds
 
 @pytest.fixture
 def ring() -> WatchedPorts:
-    """Four servers in a circle: p0 leads on, p1 back."""
+    """Four servers in a ring: p0 leads forward, p1 back."""
     return ports_of(kind="torus", dims=(4,))
 
 
 def found_in(
     ports: WatchedPorts, stuck: Sequence[str], share: float = 1.0, waits: int = 1, priority: int = PRIORITY
 ) -> tuple[Deadlock, ...]:
-    """What is found when these ports were paused for that share of a second, and sent nothing."""
+    """Return the deadlocks found if these ports were paused for that share of a second and sent nothing."""
     before = reading(ports, 0.0)
     for field in ("rx_pause_us", "tx_frames"):
         before.store(fields.INDEX[field], slice(None), slice(0, PRIORITIES), 0)
@@ -50,7 +50,7 @@ def found_in(
 
 
 def onward(ports: WatchedPorts) -> list[str]:
-    """The port of each server by which one goes round the ring."""
+    """The forward port of each server in the ring."""
     names = []
     at = ports.fabric.servers[0]
     for _ in ports.fabric.servers:
@@ -79,7 +79,7 @@ def test_a_chain_with_a_root_is_no_deadlock(ring: WatchedPorts) -> None:
 
 
 def test_two_ports_that_pause_each_other_are_no_deadlock(ring: WatchedPorts) -> None:
-    """What came by a cable does not go back by it."""
+    """Frames are never forwarded back to the cable they arrived on."""
     first, back = ring.ports[0].name, ring.ports[0].peer_name
     assert found_in(ring, [first, back]) == ()
 

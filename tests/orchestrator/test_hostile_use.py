@@ -30,7 +30,7 @@ OWN_STATE_FOLDER = "mount -t tmpfs none /run && mkdir /run/hipsnet && mount none
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
-    """A topology file of a fabric that is not there."""
+    """A topology file of a missing fabric."""
     path = tmp_path / "topology.yaml"
     path.write_text(f"version: 1\nname: {NAME}\nfabric: {{kind: bcube, n: 2, levels: 2}}\n")
     yield path
@@ -45,7 +45,7 @@ def answered(done: Done, code: int, words: str) -> None:
 
 
 def in_shell(script: str, *arguments: object) -> Done:
-    """Run `script` in a mount namespace of its own; in it "$@" is the command line."""
+    """Run `script` in a new mount namespace; in it "$@" is the command line."""
     command = ["unshare", "-m", "bash", "-c", script, "bash", *command_line(*arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=REPOSITORY, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
@@ -122,7 +122,7 @@ def test_a_closed_pipe_prints_no_message(file: Path, arguments: tuple[str, ...])
     )
     os.close(writing)
     assert done.stderr == b""
-    assert done.returncode in (1, 141)  # Rich ends a command by itself, with 1
+    assert done.returncode in (1, 141)  # Rich ends a command with 1
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_what_the_machine_refuses_is_one_line_and_a_bug_keeps_its_traceback(
 
 
 def test_an_interrupt_while_the_command_starts_is_no_traceback(file: Path) -> None:
-    """The signal comes while the commands are imported."""
+    """The signal arrives while the commands are imported."""
     code = (
         "import os, signal, sys\n"
         "class Interrupt:\n"

@@ -34,7 +34,7 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 600; done"
 
 
 class Job:
-    """A launcher in a process of its own, whose descendants all carry a mark in their environment."""
+    """A launcher in a separate process; all its descendants carry a mark in their environment."""
 
     def __init__(self) -> None:
         self.mark = f"HIPSNET_TEST_JOB={uuid.uuid4().hex}"
@@ -52,7 +52,7 @@ class Job:
         return self.process
 
     def wait_ready(self, count: int) -> None:
-        """Read until `count` programs have said that they are ready."""
+        """Read until `count` programs have reported that they are ready."""
         assert self.process is not None and self.process.stdout is not None
         for _ in range(count):
             assert self.process.stdout.readline().endswith(b"ready\n")
@@ -69,7 +69,7 @@ class Job:
         return found
 
     def left(self, patience_s: float = 10.0) -> dict[int, str]:
-        """What is alive when nothing has changed to the better for `patience_s`."""
+        """The descendants still alive after `patience_s` without progress."""
         deadline = time.monotonic() + patience_s
         while (found := self.alive()) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -212,7 +212,7 @@ def test_a_longer_line_comes_in_pieces(job: Job) -> None:
 
 
 def test_the_programs_have_default_signals_and_no_foreign_descriptors(job: Job) -> None:
-    # What the caller ignores stays ignored (nohup, a shell's background); so the caller ignores nothing here.
+    # Signals ignored by the caller stay ignored (nohup, background jobs), so the caller ignores none here.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

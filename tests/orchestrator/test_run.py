@@ -53,7 +53,7 @@ OTHER_VALUES = {
     "retries": "3",
     "rnr_retries": "2",
 }
-"""For every engine flag a text that is not what holds by default (the other transports want more than a name)."""
+"""For every engine flag a value other than its default (other transports require more than a name)."""
 
 
 def hipsnet(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -102,7 +102,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def environments(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
-    """What programs that ran `env` have printed, in order of rank."""
+    """The output of `env` on every rank, in order of rank."""
     found: dict[str, dict[str, str]] = {}
     for line in done.stdout.splitlines():
         server, _, text = line.partition("] ")

@@ -205,7 +205,7 @@ def test_a_storm_pauses_all_the_time_and_lets_no_frame_out(bcube: WatchedPorts) 
     assert storms(amounts(bcube, rx_pause_us=995_000.0))[0, 3]
     assert not storms(amounts(bcube, rx_pause_us=995_000.0, tx_frames=4.0)).any()
     assert not storms(amounts(bcube, rx_pause_us=900_000.0, tx_frames=0.0)).any()
-    # where nobody counts the time
+    # where the time is not counted
     assert storms(amounts(bcube, rx_pause_frames=9.0, tx_frames=0.0, buffer_bytes=1.0))[0, 3]
     assert not storms(amounts(bcube, rx_pause_frames=9.0, tx_frames=0.0, buffer_bytes=0.0)).any()
     assert not storms(amounts(bcube, rx_pause_frames=0.0, tx_frames=0.0, buffer_bytes=1.0)).any()

@@ -146,7 +146,7 @@ def test_graph_draws_the_same_bytes_again_and_needs_no_home(
     for picture in pictures:  # a process each: nothing of it hangs on a hash or an address
         result = hipsnet_process("graph", file, "-o", picture)
         assert (result.returncode, result.stderr) == (0, "")
-        monkeypatch.setenv("HOME", "/proc/nobody")  # where nobody can make a folder
+        monkeypatch.setenv("HOME", "/proc/nobody")  # no folder can be made there
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 

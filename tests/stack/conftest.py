@@ -23,5 +23,5 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
     with pytest.MonkeyPatch.context() as patch:
         if shared:
             patch.setattr(building, "_FLAGS", (*building._FLAGS, *_SANITIZERS))
-            patch.delenv("LD_PRELOAD")  # the sanitizers would look after the compiler, too
+            patch.delenv("LD_PRELOAD")  # otherwise the sanitizers instrument the compiler, too
         return stack_core.load(folder, sources=_FACES)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.stack.link import IPS, MACS, Side
 
-logging.getLogger("scapy.runtime").setLevel(logging.ERROR)  # what it thinks of this machine's routes
+logging.getLogger("scapy.runtime").setLevel(logging.ERROR)  # its warnings about this machine's routes
 
 from scapy.contrib.roce import AETH, BTH  # noqa: E402
 from scapy.layers.inet import IP, UDP  # noqa: E402
@@ -31,7 +31,7 @@ def crafted(to: Side, payload: bytes = b"", sender: int = 0, link: Any = None, *
 
 
 def rebuilt(frame: bytes) -> bytes:
-    """The frame as scapy would have made it of the same values: its own lengths, checksums and ICRC."""
+    """The frame scapy builds from the same values, with its own lengths, checksums and ICRC."""
     packet = Ether(frame)
     packet[BTH].icrc = None
     packet[IP].chksum = packet[IP].len = packet[UDP].len = None

@@ -25,7 +25,7 @@ def roce_frame(
 
 @contextmanager
 def working(home: str, ports: Sequence[PortConfig]) -> Iterator[Stack]:
-    """A stack on the ports of a namespace, polled in a thread of its own."""
+    """A stack on the ports of a namespace, polled in a separate thread."""
     stack, ends = Stack(), threading.Event()
     with namespace.inside(home):
         stack.open_ports(ports)

@@ -38,7 +38,7 @@ class Socket:
         self._frames = core().ffi.new("struct xsk_frame[]", 64)
 
     def send(self, *frames: bytes) -> int:
-        """Queue the frames and send them; how many there was room for."""
+        """Queue the frames and send them; return how many fit."""
         ffi, lib = core()
         for count, frame in enumerate(frames):
             buffer = lib.xsk_reserve(self.made)
@@ -51,7 +51,7 @@ class Socket:
         return len(frames)
 
     def take(self, most: int = 64) -> list[bytes]:
-        """What has come in, released again."""
+        """Return the received frames and release their chunks."""
         lib = core().lib
         count = lib.xsk_receive(self.made, self._frames, most)
         found = [self.read(index) for index in range(count)]
@@ -64,7 +64,7 @@ class Socket:
         return b"".join(bytes(span) for span in spans)
 
     def await_frames(self, least: int, bound_s: float = 5) -> list[bytes]:
-        """Receive until there are so many frames, or the time is over."""
+        """Receive until there are at least this many frames, or the time is over."""
         found: list[bytes] = []
         end = time.monotonic() + bound_s
         while len(found) < least and time.monotonic() < end:
@@ -118,7 +118,7 @@ def join(end: End, xsk: Any) -> None:
 
 
 def roce(near: End, far: End, number: int, size: int) -> bytes:
-    """A frame of `size` bytes in all that the far end's program takes for RoCE; every one is different."""
+    """A frame of `size` bytes in total that the far end's program accepts as RoCE; each is different."""
     body = struct.pack("!I", number) + bytes((number + i) % 251 for i in range(size))
     payload = body[: size - HEADERS]
     packet = ipv4(far.address, udp(4791, payload), source=str(IPv4Address(near.address)))

@@ -69,7 +69,7 @@ def _library() -> ctypes.CDLL:
 
 
 def file_head(switches: int) -> bytes:
-    """What stands before the switches in the file of their counters."""
+    """The header of the counters file, before the switches."""
     buffer = (ctypes.c_uint8 * (1 << 20))()
     size = _library().rig_file_head(buffer, _u64(len(buffer)), _u64(switches))
     return bytes(buffer[:size])
@@ -174,7 +174,7 @@ class Rig:
         self._c.rig_watchdog(self._rig, _u64(detect_ns), _u64(restore_ns), number)
 
     def watch(self, now: int) -> int:
-        """Look at the queues; returns when to come again."""
+        """Poll the queues; return the time of the next poll."""
         return int(self._c.rig_watch(self._rig, _u64(now)))
 
     def discard(self, egress: int, now: int = 0) -> Taken | None:
@@ -199,7 +199,7 @@ class Rig:
         return int(self._c.rig_next(self._rig, port, _u64(now)))
 
     def ahead(self, chunks: int) -> None:
-        """What every port's ring may hold."""
+        """The capacity of every port's ring."""
         self._c.rig_ahead(self._rig, ctypes.c_uint32(chunks))
 
     def ring(self, port: int) -> int:

@@ -22,7 +22,7 @@ FOLDERS = ("wire", "cable", "roce", "xsk", "ports", "programs", "switch")
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder like that of the stack: a program, a header of its own, one behind it, and one of another."""
+    """A folder like that of the stack: a program, its header, a header included by that, and an unrelated one."""
     files = {
         "switch/one.c": '#include "switch/near.h"\nint main(void)\n{\n\treturn VALUE;\n}\n',
         "switch/near.h": '#include "wire/far.h"\n',

@@ -23,7 +23,7 @@ def counted(switch: Rig, name: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def whole() -> bytes:
-    """What a process writes for two switches; the first has taken a frame."""
+    """The file a process writes for two switches; the first has received a frame."""
     with rig(ports=3) as first, rig(ports=2) as second:
         assert first.admit(0, 1, 3, 1500)
         first.settle()

@@ -185,7 +185,7 @@ def test_one_nak_for_each_gap(core: Core) -> None:
     assert a.counters.rx_nak_sequence == 1
     again = [a.transmit(2) for _ in range(63)]
     assert again[0][50:54] == frames[1][50:54]  # AckReq and PSN
-    # The one that was missing is lost once more: what follows is seen to come again, and is a new gap.
+    # The missing packet is lost again: the repeated packets behind it form a new gap.
     assert b.take(again[1], 3)
     assert b.transmit(3)
     assert b.counters.tx_nak_sequence == 2
@@ -200,7 +200,7 @@ def test_completions_that_are_not_polled_keep_their_places(core: Core) -> None:
     for _ in range(4):
         assert b.take(a.transmit(1), 1)
     assert a.take(b.transmit(1), 1)
-    assert not a.send(b"x")  # sent, but nobody has looked
+    assert not a.send(b"x")  # sent, but the completion is not polled
     assert not core.lib.rc_post_receive(b.pair, 0, core.ffi.NULL, 0)
     assert len(a.poll()) == len(b.poll()) == 4
     assert a.send(b"x")

@@ -19,7 +19,7 @@ def pair_of_sides(core: Core, **options: Any) -> tuple[Side, Side]:
 
 
 def opcodes(side: Side, now: int) -> list[int]:
-    """What leaves at that time, in order."""
+    """The opcodes sent at that time, in order."""
     found = []
     while side.deadline() <= now and (frame := side.transmit(now)):
         found.append(frame[OPCODE_AT])

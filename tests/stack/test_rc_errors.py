@@ -175,7 +175,7 @@ def test_rnr_retries_run_out(core: Core, retries: int) -> None:
 
 
 def test_credits_spare_the_naks(core: Core) -> None:
-    """A sender that knows the number of receives sends at most one message more."""
+    """A sender with credits sends at most one message beyond the posted receives."""
     naks = {}
     for credits in (False, True):
         a, b = connect(core, credits=credits)
@@ -224,7 +224,7 @@ def test_an_answer_ends_the_back_off(core: Core) -> None:
 
 
 def black_hole(to: int, frame: bytes) -> bool:
-    """A link of the path takes no frames of more than 1514 bytes."""
+    """A link of the path drops frames of more than 1514 bytes."""
     return len(frame) > 1514
 
 

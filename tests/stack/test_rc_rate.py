@@ -14,7 +14,7 @@ GBIT = 10**9
 
 
 def rate_of(side: Side) -> int:
-    """What congestion control permits a side's pair, in bit/s."""
+    """The rate that congestion control permits a side's pair, in bit/s."""
     if "rate_of" not in dir(side.lib):
         side.ffi.cdef("u64 rate_of(const struct rc *rc);")
     return int(side.lib.rate_of(side.pair))

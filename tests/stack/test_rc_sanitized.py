@@ -52,7 +52,7 @@ def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
 
 
 def test_the_sanitizers_detect_a_planted_error(folder: Path, tmp_path: Path) -> None:
-    """A receive that says to be one byte longer than its buffer is."""
+    """A receive whose stated length exceeds its buffer by one byte."""
     test = tmp_path / "test_astray.py"
     test.write_text(
         "from tests.stack.conftest import core\n"

@@ -28,5 +28,5 @@ def test_psn(wrap: Any, psn: int, credits: bool) -> None:
 @pytest.mark.parametrize("psn", [5, WHOLE - 50_000])
 @pytest.mark.parametrize("msn", [HALF - 50_000, WHOLE - 50_000])
 def test_msn(wrap: Any, msn: int, psn: int) -> None:
-    """With credits, which count from the MSN: where a signed number and where an unsigned one begins anew."""
+    """With credits, which count from the MSN: at the wrap of a signed and of an unsigned number."""
     assert wrap(MESSAGES, psn, msn, True) == MESSAGES

@@ -102,7 +102,7 @@ def test_frames_that_arrive_while_the_process_is_descheduled_keep_their_chunks()
 
 
 class Sender:
-    """Sends as fast as its cable takes it, in bursts, and stops so long after XOFF as it may."""
+    """Sends bursts at line rate, and stops after XOFF as late as permitted."""
 
     def __init__(self, dice: random.Random, rate_bps: int, response_ns: int) -> None:
         self.dice, self.rate, self.response_ns = dice, rate_bps, response_ns

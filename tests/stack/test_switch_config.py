@@ -16,7 +16,7 @@ PORT = "port p0 1 02:48:00:00:00:01 0 0\n"
 
 
 def refused(folder: Path, content: str) -> str:
-    """What the program says of a file, without the file's name."""
+    """The program's message for a file, without the file's name."""
     path = folder / "soft-switch.conf"
     path.write_text(content)
     command = [str(soft_switch.program()), "fabric", "digest", str(path)]

@@ -48,7 +48,7 @@ def provisioned(
 
 
 def sums(comm: Any) -> list[str]:
-    """Every size and type, each checked; what is wrong."""
+    """Check every size and type; return the errors."""
     wrong = []
     for dtype in DTYPES:
         for size in SIZES:

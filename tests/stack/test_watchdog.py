@@ -105,7 +105,7 @@ def test_a_delayed_watchdog_does_not_report_a_storm() -> None:
         made.watch(POLL)
         made.admit(1, 0, PRIORITY, 1000, now=POLL)
         for now in range(POLL, POLL + 10 * DETECT, POLL):
-            pause(made, now)  # stood in the socket, say
+            pause(made, now)  # for example queued in the socket
         made.watch(POLL + 10 * DETECT)
         assert made.events() == ()
 
@@ -168,7 +168,7 @@ def test_it_is_restored_when_no_pause_was_seen_for_its_time(action: str) -> None
         again = quiet + RESTORE // 2
         for now in range(last + POLL, again, POLL):
             made.watch(now)
-        pause(made, again, 100)  # and all begins anew
+        pause(made, again, 100)  # and detection starts again
         seen = (again // POLL + 1) * POLL
         for now in range(seen, seen + RESTORE + POLL, POLL):
             assert len(made.events()) == 1

@@ -127,7 +127,7 @@ def test_short_input_or_output_is_refused(wire: Core, name: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(name=st.sampled_from(NAMES), data=st.binary(min_size=60, max_size=60))
 def test_what_is_parsed_is_emitted(wire: Core, name: str, data: bytes) -> None:
-    """Any bytes that are taken say the same after they were written anew."""
+    """Any accepted bytes have the same value after they are emitted again."""
     value = parsed(wire, name, data)
     if value is not None:
         again = parsed(wire, name, emitted(wire, name, value) or b"")
@@ -220,7 +220,7 @@ def test_any_bit_that_the_icrc_covers(core: Core) -> None:
         b.receive(64)
         frame = bytearray(crafted(b, b"12345678", opcode=0x04))
         frame[at] ^= 1
-        if at < 34:  # a router would make the checksum anew
+        if at < 34:  # a router would recompute the checksum
             packet = Ether(bytes(frame))
             packet[IP].chksum = None
             frame = bytearray(bytes(packet)) if at not in (24, 25) else frame

@@ -31,7 +31,7 @@ def ends() -> Iterator[tuple[End, End]]:
 
 @pytest.fixture
 def pair(ends: tuple[End, End]) -> Iterator[tuple[Socket, Socket]]:
-    """A socket at each end, each with a memory of its own; afterwards every chunk is where it was."""
+    """A socket at each end, each with its own UMEM; afterwards every chunk is back in its place."""
     with memory() as near_memory, memory() as far_memory:
         with socket(ends[0], near_memory) as near, socket(ends[1], far_memory) as far:
             yield near, far

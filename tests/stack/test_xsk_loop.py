@@ -17,7 +17,7 @@ from tests.stack.joined import PRIORITY, Side, joined
 from tools.benchmarks.two_nodes import End, cable
 
 MIB = 1 << 20
-BATCH = 16  # frames that a port sends before it looks again: SEND_BATCH of ports/port.c
+BATCH = 16  # frames that a port sends before it polls again: SEND_BATCH of ports/port.c
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_the_rate_of_the_cable_is_held(ends: tuple[End, End]) -> None:
         work(near, far, 8)
         took = time.monotonic() - began
         sent = near.stack.counters(0)["tx_bytes"]
-        # rate * (t + burst) and one frame; it says nothing of how much slower a busy machine may be.
+        # rate * (t + burst) and one frame; there is no lower bound, as a busy machine may be slower.
         assert sent > 8 * MIB
         assert sent <= rate / 8 * (took + burst_ns / 1e9) + 4178
 
@@ -82,7 +82,7 @@ def test_a_receiver_that_stops_taking_stops_its_sender(ends: tuple[End, End]) ->
             near.work(0)
             far.work(0)
         sent = near.stack.counters(0)["tx_frames"]
-        assert far.stack.counters(0)["tx_pauses"] >= 2, "told again while it is full"
+        assert far.stack.counters(0)["tx_pauses"] >= 2, "refreshed while the receiver is full"
         for _ in range(20):
             near.work(0)
             far.work(0)
@@ -90,7 +90,7 @@ def test_a_receiver_that_stops_taking_stops_its_sender(ends: tuple[End, End]) ->
         far.stack.freeze(0, False)
         work(near, far, 1)
         assert near.pair.counters()["repeated"] == 0 == near.pair.counters()["timeouts"]
-        # Read while the stacks still run, by anybody who may read the node's maps.
+        # Readable while the stacks run, with access to the node's maps.
         time.sleep(0.01)  # the counters are brought up to date every 5 ms
         near.work(0), far.work(0)
         sender, receiver = (

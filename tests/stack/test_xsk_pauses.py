@@ -93,7 +93,7 @@ def test_frames_of_a_paused_path_are_held_in_order_and_others_pass(row: Line) ->
         until(lambda: moved(row, before, "local_pfc") == 1)
         near.send(*(through(row, number) for number in range(200)))
         near.send(*(through(row, number, dscp=0) for number in range(1000, 1050)))
-        # What is not paused arrives, though it was sent later; of what is paused nothing does.
+        # Frames of other priorities arrive, although sent later; no paused frame does.
         assert numbers(far.await_frames(50)) == list(range(1000, 1050))
         assert moved(row, before, "buffered") == 200
         far.send(XON)
@@ -106,7 +106,7 @@ def test_frames_of_a_paused_path_are_held_in_order_and_others_pass(row: Line) ->
         assert counted["rx_pause_frames"] - pauses[1][PRIORITY]["rx_pause_frames"] == 2
         assert counted["rx_pause_transitions"] - pauses[1][PRIORITY]["rx_pause_transitions"] == 1
         assert counted["rx_pause_us"] > pauses[1][PRIORITY]["rx_pause_us"]
-        # The cable that they came by was never paused: the cascade ends here.
+        # Their ingress cable was never paused: the cascade ends here.
         assert read_pauses(row.fabric, "m")[0]["tx_pause_frames"].sum() == pauses[0]["tx_pause_frames"].sum()
 
 

@@ -37,7 +37,7 @@ def test_a_storm_is_detected_acted_on_and_restored(row: Line, action: str) -> No
         (storm,) = read_storms(row.fabric, "m")
         assert (storm.port, storm.priority, storm.victims, storm.waiting) == (1, PRIORITY, (0,), FRAMES)
         assert storm.over_ns is None and storm.seen_ns - storm.since_ns >= 100_000_000
-        far.send(XOFF)  # it goes on
+        far.send(XOFF)  # the storm continues
         if action == "drop":
             until(lambda: stack.counters(1)["storm_dropped"] == FRAMES)
             near.send(through(row, FRAMES))
@@ -51,7 +51,7 @@ def test_a_storm_is_detected_acted_on_and_restored(row: Line, action: str) -> No
             assert far.take() == []
             near.send(through(row, FRAMES))
             assert numbers(far.await_frames(FRAMES + 1)) == list(range(FRAMES + 1))  # when it has run out
-        # When it has run out, it is restored, and what comes passes.
+        # When the pause expires, the port is restored and frames pass.
         until(lambda: _passes(row, near, far))
         assert stack.counters(1)["storms"] == 1
         until(lambda: read_storms(row.fabric, "m")[0].over_ns is not None)

@@ -44,7 +44,7 @@ def place(tmp_path: Path) -> Path:
 def test_a_lab_out_of_a_wheel(place: Path) -> None:
     file = place / "topology.yaml"
     file.write_text(f"version: 1\nname: {NAME}\nfabric: {{kind: bcube, n: 2, levels: 2}}\n")
-    # A cache of its own, so that the programs are compiled out of the wheel.
+    # An empty cache, so that the programs are compiled from the wheel.
     environ = {**os.environ, "PYTHONPATH": str(place / "site"), "XDG_CACHE_HOME": str(place / "cache")}
 
     def installed(*code: str) -> str:

@@ -71,7 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Packets:
-    """Forwards packets by longest prefix, checking that every next hop is where the cables say."""
+    """Forwards packets by longest prefix, checking every next hop against the cables."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric

@@ -17,7 +17,7 @@ Graph = dict[tuple[str, int], set[tuple[str, int]]]
 
 
 def has_cycle(graph: Graph) -> bool:
-    """Whether taking away what waits for nothing leaves something: the definition, by brute force."""
+    """Whether channels remain after repeatedly removing those that wait for none: brute force by definition."""
     graph = {channel: set(after) for channel, after in graph.items()}
     while free := [channel for channel, after in graph.items() if not after & graph.keys()]:
         for channel in free:
@@ -26,7 +26,7 @@ def has_cycle(graph: Graph) -> bool:
 
 
 def waits(fabric: Fabric, walks: Iterable[Iterable[Hop]]) -> Graph:
-    """What each channel waits for, from the walks of packets: lists of hops."""
+    """The channels each channel waits for, from the hops of packets."""
     graph: Graph = {}
     for hops in walks:
         channels = []

@@ -58,7 +58,7 @@ def test_a_switch_with_cells_has_at_least_what_sonic_gives_it(
     link = Link(rate_gbps * GBPS, 1500, cable_m, cell_bytes=96)
     published = sonic(rate_gbps, cable_m, quanta)
     assert published <= headroom_bytes(link)
-    # What we have more is the standard's bound for MAC, PHY and FEC in place of one chip's own figure.
+    # The difference is the standard's bound for MAC, PHY and FEC instead of one chip's own figure.
     mac_and_phy = (part(link, "interface") - 0.8 * 1024) * 2 * 96 / 97
     assert headroom_bytes(link) - mac_and_phy == pytest.approx(published, rel=0.05)
 

@@ -183,7 +183,7 @@ BAD = {
         "like",
         None,
     ),
-    "a prefix without room": (
+    "a prefix without space": (
         head("addresses:\n  ports: 192.168.0.0/16\n"),
         *(4, "addresses", "has 1 of the 2 /16s required", "2 /16s", None),
     ),

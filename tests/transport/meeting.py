@@ -24,7 +24,7 @@ class End:
     peers: list[Peer]
 
     def until_closed(self) -> list[Completion]:
-        """All that is told up to the end of a connection, and that."""
+        """All completions up to and including the close of a connection."""
         completions: list[Completion] = []
         while not completions or completions[-1].event != Event.CLOSED:
             completions += self.transport.poll(TIMEOUT_S)

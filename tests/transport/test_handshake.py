@@ -74,7 +74,7 @@ def dial(source: str = CALLER) -> socket.socket:
 
 
 def read(sock: socket.socket, size: int) -> bytes:
-    """`size` bytes, or what came before the end of the stream."""
+    """`size` bytes, or fewer if the stream ends."""
     raw = b""
     while len(raw) < size:
         try:
@@ -97,7 +97,7 @@ def join(expected: Sockets) -> None:
 
 
 def greet(sock: socket.socket, to: Peer = TO_LISTENER, nonce: bytes = b"n" * 16) -> bytes:
-    """Say hello as rank 0, and send its greeting; returns that."""
+    """Connect as rank 0 and send its greeting; return the greeting."""
     sock.sendall(pack_hello(nonce))
     version, other = unpack_hello(read(sock, HELLO.size))
     assert version == PROTOCOL_VERSION
@@ -186,7 +186,7 @@ def test_an_address_of_no_peer_is_dropped_without_a_reply() -> None:
 
 
 def test_one_byte_does_not_make_the_listener_spin() -> None:
-    """It is read once, and looked at again only when more comes."""
+    """The byte is read once; the listener wakes up again only for more bytes."""
 
     def wait() -> int:
         reads = 0

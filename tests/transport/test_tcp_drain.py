@@ -12,7 +12,7 @@ from tests.transport.meeting import meeting
 
 
 def test_a_peer_that_closed_or_sends_does_not_make_drain_spin() -> None:
-    """Of three peers one has hung up, one has sent what nobody reads, and one takes nothing."""
+    """Of three peers one has disconnected, one has sent unread bytes, and one receives nothing."""
     with meeting([(0, 1), (0, 2), (0, 3)]) as ends:
         here, *others = (end.transport for end in ends)
         here.post_message(0, b"nobody reads this, so closing resets the connection")
@@ -39,7 +39,7 @@ def test_drain_sends_everything() -> None:
 
 @pytest.mark.timeout(30)
 def test_drain_does_not_wait_for_a_disconnected_peer() -> None:
-    """The kernel goes on counting as unacknowledged what was under way to a socket that a reset has ended."""
+    """After a reset the kernel still counts the bytes in flight as unacknowledged."""
     with meeting([(0, 1)]) as (near, far):
         much = near.transport.register(np.zeros(1 << 20, np.uint8))
         near.transport.post_write(0, much, 0, 1 << 20, 1, 0, 0)

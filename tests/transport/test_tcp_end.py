@@ -23,7 +23,7 @@ SIZE = 32 << 10  # more than is read ahead, and less than the kernel keeps for o
     ids=["reset", "broken pipe"],
 )
 def test_messages_sent_before_a_close_are_delivered_first(leaves_unread: bool, why: bytes) -> None:
-    """A peer closes behind a write and its last words; what we then send makes its kernel reset the connection."""
+    """A peer closes after a write and its last message; our next send makes its kernel reset the connection."""
     with meeting([(0, 1)]) as (near, far):
         here = near.transport.register(np.zeros(SIZE, np.uint8))
         there = far.transport.register(np.ones(SIZE, np.uint8))
@@ -46,7 +46,7 @@ def test_messages_sent_before_a_close_are_delivered_first(leaves_unread: bool, w
 
 
 def test_last_messages_do_not_wait_for_abandoned_writes() -> None:
-    """What has begun to leave ends; of the others the peer hears nothing."""
+    """A write in progress completes; the others are not sent."""
     with meeting([(0, 1)]) as (near, far):
         size, count = 1 << 20, 64
         here = near.transport.register(np.ones(size, np.uint8))
@@ -70,7 +70,7 @@ def test_last_messages_do_not_wait_for_abandoned_writes() -> None:
 
 
 def test_a_rank_whose_send_fails_names_the_failed_rank() -> None:
-    """Rank 2 ends; rank 1 says so and closes, with words of rank 0 unread; rank 0 hears of it by its next send."""
+    """Rank 2 ends; rank 1 reports it and closes with unread messages; rank 0 notices at its next send."""
     with meeting([(0, 1), (1, 2)]) as (first, middle, last):
         waiting, failing = executor(first, 0), executor(middle, 1)
         for _ in range(1000):  # more than is read at once

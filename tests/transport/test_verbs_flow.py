@@ -31,7 +31,9 @@ class End:
 
     def __init__(self) -> None:
         self.outgoing, self.incoming = Outgoing(), Incoming()
-        self.wire: deque[tuple[Posting, int]] = deque()  # on its way from here: the piece and the credit told
+        self.wire: deque[tuple[Posting, int]] = (
+            deque()
+        )  # in flight from here: the piece and the credit it announces
         self.landed: deque[tuple[Posting, int]] = deque()  # in a receive here, not looked at yet
         self.signals: deque[int] = deque()  # signalled pieces that the peer's device has acknowledged
         self.got: list[Write | Message] = []
@@ -52,7 +54,7 @@ class End:
             self.signals.append(piece[0].number)
 
     def look(self) -> None:
-        """The program takes one arrival and one acknowledgement."""
+        """The program consumes one arrival and one acknowledgement."""
         if self.landed:
             posting, credit = self.landed.popleft()
             self.incoming.took(posting.work is not CREDIT)

@@ -17,7 +17,7 @@ MS = 1_000_000
 def test_all_senders_of_a_receiver_fit_its_ring(path_mtu: int, rate_bps: int, connections: int) -> None:
     packets = window(path_mtu, rate_bps, 0, connections) * connections
     chunks = 2 if path_mtu == 4096 else 1
-    assert packets * chunks < RECEIVE_CHUNKS  # and there is room for their ACKs
+    assert packets * chunks < RECEIVE_CHUNKS  # and their ACKs fit as well
     if rate_bps and packets > LEAST * connections:
         assert packets * path_mtu * 8 <= rate_bps * FLIGHT_NS / 1e9
 

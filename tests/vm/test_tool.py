@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def installed(root: Path, *releases: str, modules: bool = True) -> Path:
-    """A file system with these kernels, and nothing in them."""
+    """A file system with these kernels, all empty."""
     for release in releases:
         (root / "boot").mkdir(exist_ok=True)
         (root / "boot" / f"vmlinuz-{release}").touch()
@@ -66,7 +66,7 @@ def test_names_the_packages_of_missing_programs(tmp_path: Path, monkeypatch: pyt
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Iterator[Path]:
-    """A copy of the kernel, so that its machines wait for no other; nothing of them may stay."""
+    """A copy of the kernel, so that its machines wait for no other; none may remain."""
     path = tmp_path / find_kernel().name
     shutil.copy(find_kernel(), path)
     yield path
@@ -128,7 +128,7 @@ def test_a_killed_tool_ends_its_machine(kernel: Path) -> None:
         assert tool.poll() is None
         time.sleep(0.05)
     tool.send_signal(signal.SIGKILL)
-    tool.wait()  # the fixture looks for what is left
+    tool.wait()  # the fixture checks for leftovers
 
 
 def test_one_machine_at_a_time(kernel: Path) -> None:

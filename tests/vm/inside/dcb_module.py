@@ -40,7 +40,7 @@ ensure_programs(("forward",))
 
 @functools.cache
 def prepare() -> None:
-    """Make both where the machine will find them. What cannot be made here is made in there, or told."""
+    """Build both where the machine finds them. If that fails here, the machine builds them or reports why not."""
     if "HIPSNET_VM" in os.environ or os.geteuid() != 0:
         return
     from tools.virtual_machine.installed import find_kernel

@@ -168,7 +168,7 @@ def _gid_index() -> int:
 
 
 class Joined:
-    """Our endpoint and the kernel's, and the raw socket between them, which loses what it is told to."""
+    """Our endpoint and the kernel's, and the raw socket between them, which drops the selected packets."""
 
     def __init__(self, core: Any, mtu: int, loss: float, memory_bytes: int, **options: Any) -> None:
         self._random = Random(mtu)

@@ -106,7 +106,7 @@ def hipsnet(tmp_path: Path) -> Iterator[Hipsnet]:
 
 @pytest.fixture
 def used_card(make_card: Card) -> str:
-    """A card that somebody has set up already."""
+    """A card that was configured before."""
     card = make_card(FEATURES)
     run("dcb", "app", "add", "dev", card, "dscp-prio", "26:1", "26:2", "10:5")
     dcb(f"ets set dev {card} tc-tsa all:ets tc-bw all:12 0:16")

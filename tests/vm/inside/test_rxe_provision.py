@@ -44,7 +44,7 @@ def add_cable(near: str, far: str, mac: str) -> None:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """A file for both servers, and their cable; beside it an interface with an RDMA device of somebody else."""
+    """A file for both servers, and their cable; next to it an interface with a foreign RDMA device."""
     add_cable(*CABLE, "02:00:00:00:00:0")
     add_cable("other", "other1", "02:00:00:00:01:0")
     for name in (*CABLE, "other"):

@@ -34,7 +34,7 @@ GUESSES = ("rpcordma", "smb_direct", "iser", "nvme-rdma", "lnet", "smc", "infini
 _frames: list[bytes] = []  # all that passed in this run, for the dissectors
 
 if "HIPSNET_VM" not in os.environ:
-    with suppress(CapabilityError):  # what cannot be compiled here is compiled in there, or told
+    with suppress(CapabilityError):  # otherwise the machine compiles it, or reports why not
         library("core", stack_core.SOURCES, cache_folder())
 
 

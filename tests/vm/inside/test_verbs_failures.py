@@ -95,9 +95,9 @@ def test_an_address_that_is_removed_is_named(place: tuple[Arena, Fabric]) -> Non
 
 @contextmanager
 def counted_memory() -> Iterator[None]:
-    """Start processes for which RLIMIT_MEMLOCK counts: whoever has CAP_IPC_LOCK may lock what he likes.
+    """Start processes without CAP_IPC_LOCK, so that RLIMIT_MEMLOCK applies.
 
-    A process cannot drop that later: the verbs take no calls of one whose rights are not those of the opening.
+    A process cannot drop the capability later: the verbs refuse calls with other rights than at the opening.
     """
     header = struct.pack("Ii", LINUX_CAPABILITY_VERSION_3, 0)
     had = ctypes.create_string_buffer(24)  # effective, permitted, inheritable; low and high words
@@ -112,7 +112,7 @@ def counted_memory() -> Iterator[None]:
 
 
 def test_memory_that_may_not_be_registered(place: tuple[Arena, Fabric]) -> None:
-    """One rank has no room for its array: all learn whose fault it is, and what to raise."""
+    """One rank cannot register its array: all ranks name it and the limit to raise."""
     limit = 20 << 20
 
     def body(comm: Any) -> None:

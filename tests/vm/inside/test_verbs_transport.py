@@ -64,7 +64,7 @@ class Pair:
             end.close()
 
     def regions(self, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> tuple[Region, Region]:
-        """Register memory at each end, and let the first end know of the second's."""
+        """Register memory at each end, and announce the second's to the first."""
         a, b = self.ends
         region, there = a.register(source), b.register(target)
         b.post_message(0, b"it is told")
@@ -72,7 +72,7 @@ class Pair:
         return region, there
 
     def until(self, end: int, event: Event) -> list[Completion]:
-        """Poll both ends until `end` tells of such an event; what it told on the way."""
+        """Poll both ends until `end` reports such an event; return all events up to it."""
         found: list[Completion] = []
         deadline = time.monotonic() + BOUND_S
         while not any(completion.event == event for completion in found):
@@ -83,10 +83,10 @@ class Pair:
 
 
 def test_nothing_is_left_of_a_thousand_queue_pairs(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
-    # An emulated processor takes a minute for the rings of them all.
+    # An emulated CPU needs a minute for all their rings.
     monkeypatch.setattr(queue_pair, "RECEIVES", 4)
     monkeypatch.setattr(queue_pair, "SENDS", 4)
-    gc.collect()  # what a test before left in cycles, if it failed, is not to go in the middle
+    gc.collect()  # free objects that an earlier failed test left in cycles
     before, descriptors = rig.resources(), len(list(Path("/proc/self/fd").iterdir()))
     array = np.zeros(4096, np.uint8)
     for cycle in range(QUEUE_PAIRS // (2 * AT_ONCE)):
@@ -160,7 +160,7 @@ def test_writing_where_the_peer_has_nothing_ends_the_connection(fabric: Fabric) 
 
 
 def test_what_was_written_before_an_orderly_close_counts_as_sent(fabric: Fabric) -> None:
-    """The closing end says how much it had got, so no acknowledgement that is lost can hang the other."""
+    """The closing end reports what it received, so a lost acknowledgement cannot block the other end."""
     with Pair(fabric) as pair:
         a, b = pair.ends
         region, there = pair.regions(np.ones(64, np.uint8), np.zeros(64, np.uint8))
@@ -187,7 +187,9 @@ def test_a_dead_path_is_detected_whatever_is_in_flight(fabric: Fabric, posted: i
     with Pair(fabric, ack_timeout=10) as pair:
         end = pair.ends[0]
         region, there = pair.regions(np.ones(64, np.uint8), np.zeros(64, np.uint8))
-        for number in range(posted if posted == WINDOW else 0):  # arrive, and their credit never comes back
+        for number in range(
+            posted if posted == WINDOW else 0
+        ):  # these arrive, and their credit is never returned
             end.post_write(0, region, 0, 64, there.key, 0, number)
         sent = 0
         deadline = time.monotonic() + BOUND_S
@@ -206,7 +208,7 @@ def test_a_dead_path_is_detected_whatever_is_in_flight(fabric: Fabric, posted: i
 
 
 def test_an_idle_endpoint_sleeps(fabric: Fabric) -> None:
-    """Waiting costs no processor time: a second of it wakes up for its own look-around at most."""
+    """Waiting uses no CPU time: at most the periodic check wakes up."""
     with Pair(fabric) as pair:
         end = pair.ends[0]
         end.poll(0.1)
@@ -219,7 +221,7 @@ def test_an_idle_endpoint_sleeps(fabric: Fabric) -> None:
 
 
 def test_a_removed_device_is_reported_at_both_ends(fabric: Fabric) -> None:
-    """By its name: rxe waits with a removal until nobody uses the device, and a card does not."""
+    """Simulated by renaming: rxe delays a removal until the device is unused, a card does not."""
     before, device = rig.resources(), rig.device(fabric.servers[1].ports[0])
     try:
         with Pair(fabric) as pair:
