@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running plans: the C core that moves, combines and completes."""
+"""Runs plans: the C core that transfers and combines segments."""

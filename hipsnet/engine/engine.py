@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine of one communicator for Python: calls go in, work comes back."""
+"""The Python interface of the engine of one communicator."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OPERATIONS = ("sum", "prod", "max", "min", "mean", "copy")
 
 WINDOW = 32
 SIGNALS_S = 0.25
-"""How long a wait stays in C before Python looks for signals."""
+"""Maximum time of a wait in C, after which Python handles signals."""
 
 _NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an engine holds for each neighbour: staging slots and messages that wait, and for how long it waits.
+    """Timeouts in seconds, and the slots for each neighbour: staging slots and slots for eager messages.
 
-    A segment is at most `slot_bytes` long; a call whose segments have at most `eager_bytes` is eager.
+    A segment has at most `slot_bytes` bytes. A call is eager if none of its segments exceeds `eager_bytes`.
     """
 
     warn_s: float
@@ -49,12 +49,12 @@ class Limits:
 
     @property
     def message_max(self) -> int:
-        """Bytes of the longest message, with its header."""
+        """Size of the longest message in bytes, including the header."""
         return self.eager_bytes + int(library().lib.MESSAGE_HEADER_MAX)
 
 
 class State(IntEnum):
-    """Of a call: `enum call_state`."""
+    """The state of a call: `enum call_state`."""
 
     UNKNOWN = 0
     ACTIVE = 1
@@ -63,7 +63,7 @@ class State(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why no call can end any more: `enum failure_reason`."""
+    """The reason of a failure, which ends all calls: `enum failure_reason`."""
 
     NONE = 0
     CLOSED = 1
@@ -76,7 +76,7 @@ class Reason(IntEnum):
 
 
 class TcpWire:
-    """Connected sockets, one for each peer, as a wire; the sockets become the wire's."""
+    """A wire over connected sockets, one for each peer. The wire owns the sockets and closes them."""
 
     def __init__(self, descriptors: Sequence[int], message_max: int) -> None:
         ffi, lib = library()
@@ -96,7 +96,7 @@ class TcpWire:
 
 
 class Engine:
-    """Runs calls over a wire. Any thread may submit and wait; the order of submission is that of the calls."""
+    """Runs calls over a wire. Any thread may submit and wait; calls run in the order of submission."""
 
     def __init__(self, wire: TcpWire, rank: int, ranks: int, peers: Sequence[Peer], limits: Limits) -> None:
         ffi, lib = library()
@@ -115,14 +115,14 @@ class Engine:
         if self._handle == ffi.NULL:
             raise TransportError("no memory or descriptors are left for the engine")
         self._lock = threading.Lock()
-        self._kept: dict[int, Work] = {}  # what C reads and writes stays as long as it does
+        self._kept: dict[int, Work] = {}  # keeps the memory of active calls alive
 
     def submit(
         self, plan: PlanArrays, arrays: Sequence[NDArray[Any]], operation: str, purpose: int, is_async: bool
     ) -> Work:
-        """Begin a call on `arrays` (flat, C-contiguous, of one dtype): one vector of `plan.count` elements.
+        """Start a call on `arrays` (1-D, C-contiguous, of one dtype), which form a vector of `plan.count` elements.
 
-        Each segment of the plan lies within one of them. `purpose` is the same number on every rank.
+        Each segment of the plan lies within one array. `purpose` must be the same number on every rank.
         """
         ffi, lib = library()
         struct = plan.struct(library())
@@ -148,7 +148,7 @@ class Engine:
         return work
 
     def wait(self, sequence: int, timeout_s: float | None = None) -> State:
-        """Until the call has ended, or the time is over. A signal's handler may raise."""
+        """Wait until the call has ended or the timeout expires; return its state. A signal handler may raise."""
         end_s = None if timeout_s is None else monotonic() + timeout_s
         while True:
             left_s = SIGNALS_S if end_s is None else min(SIGNALS_S, max(0.0, end_s - monotonic()))
@@ -165,7 +165,7 @@ class Engine:
             self._kept.pop(sequence, None)
 
     def fail(self, why: str) -> None:
-        """End all calls, here and on the peers."""
+        """Fail all calls, on this rank and on the peers."""
         library().lib.engine_fail(self._handle, why.encode()[:1000])
 
     def failure(self) -> Any:

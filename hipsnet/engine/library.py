@@ -46,7 +46,7 @@ def library() -> Core:
 def load(
     folder: Path, name: str = "engine", sources: Sequence[Path] = (), headers: Sequence[Path] = ()
 ) -> Core:
-    """The library with other `sources` and what their `headers` declare, compiled in `folder`."""
+    """Compile the library with additional `sources`, declared in `headers`, in `folder`, and load it."""
     ffi = FFI()
     every = [Path("wire/types.h"), *(FOLDER / header for header in HEADERS), *headers]
     ffi.cdef("\n".join(declarations(str(header)) for header in every))

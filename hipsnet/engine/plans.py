@@ -27,12 +27,12 @@ SEGMENT = np.dtype(
 """`struct plan_segment`."""
 
 Rows = tuple[NDArray[np.uint32], NDArray[np.uint32]]
-"""Where each row begins, with one element more than rows; and the rows, one after another."""
+"""(start of each row, with one element more than rows; the concatenated rows)."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlanArrays:
-    """`struct plan` and the arrays that it points into."""
+    """The contents of `struct plan`, and the arrays that it points to."""
 
     count: int
     longest: int

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls from submission to release, and the order that their segments keep. */
+/* Calls from submission to release, and the dependencies of their segments. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,7 +56,7 @@ struct core *core_create(const struct core_config *config, const struct wire_ope
 		core_destroy(core);
 		return NULL;
 	}
-	core->config.peer_rank = core->config.peer_level = NULL; /* copied; theirs may go */
+	core->config.peer_rank = core->config.peer_level = NULL; /* copied above */
 	return core;
 }
 
@@ -126,7 +126,7 @@ struct call *find_tagged(struct core *core, u32 connection, u32 tag)
 	return NULL;
 }
 
-static bool make_room(struct core *core, struct call *call, u32 segments)
+static bool reserve_arrays(struct core *core, struct call *call, u32 segments)
 {
 	u32 connections = core->config.connections;
 
@@ -134,14 +134,14 @@ static bool make_room(struct core *core, struct call *call, u32 segments)
 		call->lanes = calloc(connections + 1, sizeof(*call->lanes));
 		call->peer_keys = calloc((u64)connections * MESSAGE_BUFFERS + 1, sizeof(*call->peer_keys));
 	}
-	if (segments > call->room || !call->waits) {
+	if (segments > call->capacity || !call->waits) {
 		free(call->waits);
 		free(call->held);
 		free(call->stack);
 		call->waits = malloc((segments + 1) * sizeof(*call->waits));
 		call->held = malloc((segments + 1) * sizeof(*call->held));
 		call->stack = malloc((segments + 1) * sizeof(*call->stack));
-		call->room = segments;
+		call->capacity = segments;
 	}
 	return call->lanes && call->peer_keys && call->waits && call->held && call->stack;
 }
@@ -191,7 +191,7 @@ u32 core_submit(struct core *core, const struct plan *plan, const struct signatu
 	u32 itemsize = reduce_itemsize(signature->dtype);
 
 	core->now_ns = now_ns;
-	if (core->has_failed || call->state != CALL_UNKNOWN || !make_room(core, call, plan->segments))
+	if (core->has_failed || call->state != CALL_UNKNOWN || !reserve_arrays(core, call, plan->segments))
 		return 0;
 	if (!is_eager(core, plan, itemsize) && (u64)plan->longest * itemsize > core->config.slot_bytes)
 		return 0;
@@ -241,7 +241,7 @@ u32 core_active(const struct core *core)
 	return core->active;
 }
 
-/* The memory of a segment: in which buffer, and at which byte of it. A segment lies within one buffer. */
+/* The memory of a segment, its buffer and its byte offset there. A segment lies within one buffer. */
 void *address_of(const struct call *call, const struct plan_segment *segment, u32 *buffer, u64 *offset)
 {
 	u32 low = 0, high = call->signature.buffers;
@@ -259,7 +259,8 @@ void *address_of(const struct call *call, const struct plan_segment *segment, u3
 	return (u8 *)call->buffers[low].memory + *offset;
 }
 
-/* The segment has been sent, or has arrived and waits for nothing: it and what it releases are completed. */
+/* Completes a segment that was sent, or that arrived and has no open dependencies, and all that it releases.
+ */
 void complete_segment(struct core *core, struct call *call, u32 segment)
 {
 	const struct plan *plan = call->plan;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the calls of one rank: sends what may be sent, applies what has arrived, until each is done.
+ * Runs the calls of one rank: sends ready segments and applies received segments until each call is done.
  *
- * No input or output happens here, no thread, no clock: a wire carries what the core posts and reports what
- * came (core_on_...), and time is an argument. So every order of events can be played in a test. Memory is
- * allocated when the core is created and when a call larger than all before is submitted, never in between.
+ * The core performs no I/O, has no threads and reads no clock: a wire transfers the posted data and reports
+ * events (core_on_...), and the time is an argument. So tests can run any order of events. Memory is
+ * allocated only when the core is created and when a call exceeds the size of all previous calls.
  *
  * Calls are numbered in the order of their submission, which must be the same on every rank. Up to
- * `window` of them are under way at once. The sends of one call leave each connection in the order of its
- * schedule; calls share a connection in turn.
+ * CORE_WINDOW calls are under way at once. The segments of a call are sent on each connection in the order of
+ * its schedule; calls share a connection in turn.
  *
- * - A call whose segments all fit into a message is eager: each segment travels as one message, which waits
- *   in a slot of the receiver until its turn, also before the receiver has entered the call.
- * - In any other call, finished pieces are written straight into the peer's array, once its READY has told
- *   where that is. What is to be combined is written into a staging slot that the sender chooses.
+ * - A call is eager if each of its segments fits into a message: each segment is sent as one message, which
+ *   waits in a slot of the receiver until its turn, also before the receiver has submitted the call.
+ * - In any other call, finished pieces are written directly into the peer's array, after the peer's READY has
+ *   given its key. Segments to be combined are written into a staging slot chosen by the sender.
  *
- * Slots cannot lock up. Of the slots of a connection, `reserve` are for the oldest call that still has
- * something to send there. So the oldest call of all always proceeds, whatever younger ones hold.
+ * Slots cannot deadlock: `reserve` slots of each connection are reserved for the oldest call that still has
+ * segments to send there. So the oldest call always proceeds, independent of the slots of younger calls.
  *
- * The Python face reads this file: declarations only, and no macros but numbers.
+ * cffi parses this file: declarations and numeric macros only.
  */
 #pragma once
 
@@ -40,35 +40,34 @@ struct core_config {
 	u32 rank, ranks, connections;
 	const u32 *peer_rank, *peer_level; /* by connection */
 	u32 slots, slot_bytes;             /* staging, for each connection */
-	u32 eager_slots, eager_bytes;      /* messages that wait, and the longest payload */
+	u32 eager_slots, eager_bytes;      /* waiting messages, and the longest payload */
 	u32 reserve;
 	u64 warn_ns, timeout_ns, heartbeat_ns;
 };
 
 enum failure_reason {
 	FAILURE_NONE,
-	FAILURE_CLOSED,   /* words: what the wire said */
+	FAILURE_CLOSED,   /* words: the error of the wire */
 	FAILURE_SILENT,   /* values[0]: ns */
 	FAILURE_ABSENT,   /* alive, but not in the call: values[0]: ns, values[1]: its last call */
 	FAILURE_STALLED,  /* values[0]: ns without progress of any rank; values[1]: sequence << 32 | stage */
 	FAILURE_MISMATCH, /* words: both signatures */
-	FAILURE_PROTOCOL, /* words: what cannot be */
-	FAILURE_LOCAL,    /* words: why this rank cannot go on */
+	FAILURE_PROTOCOL, /* words: the violation */
+	FAILURE_LOCAL,    /* words: the error on this rank */
 	FAILURE_REASONS,
 };
 
-/* Why no call can end any more. */
+/* The failure that ended all calls. */
 struct core_failure {
 	u32 reason;
-	int culprit; /* rank, or -1 */
-	u32 seen_by,
-		level;  /* the rank that found out, and where; level CORE_NO_LEVEL: nowhere in particular */
-	int told_by;    /* connection whose ABORT told, or -1 */
-	int connection; /* at which this rank found out, or -1 */
+	int culprit;        /* rank, or -1 */
+	u32 seen_by, level; /* the rank and level that detected it; CORE_NO_LEVEL: no specific level */
+	int reported_by;    /* the connection that received the ABORT, or -1 */
+	int connection;     /* the connection on which this rank detected it, or -1 */
 	u64 values[2];
 	char words[MESSAGE_REASON + 1];
 	struct signature ours, theirs; /* of a mismatch */
-	u32 sequence;                  /* of the oldest call that could not end */
+	u32 sequence;                  /* of the oldest failed call */
 };
 
 #define CORE_NO_LEVEL 0xffff
@@ -82,27 +81,28 @@ enum call_state {
 
 struct call_buffer {
 	void *memory;
-	u64 first; /* element of the vector with which it begins */
+	u64 first; /* index of its first element in the vector */
 	u64 count; /* elements */
 };
 
-/* Where a call stands, for messages and for `hipsnet jobs`. */
+/* The progress of a call, for messages and for `hipsnet jobs`. */
 struct call_standing {
 	u32 sequence;
 	u64 bytes_received, bytes_total;
-	bool is_waiting; /* for a receive: then the next three */
+	bool is_waiting; /* for a receive, given by the next three fields */
 	u32 connection, thread, stage;
 };
 
 struct core *core_create(const struct core_config *config, const struct wire_operations *wire, void *handle);
 void core_destroy(struct core *core);
 
-/* Introduces this rank to its neighbours. False if the wire cannot register the slots. */
+/* Sends HELLO to all neighbours. False if the wire cannot register the slots. */
 bool core_start(struct core *core, u64 now_ns);
 
 /*
- * A new call, whose number it returns; 0 if `window` calls are under way, memory is short, the wire cannot
- * register a buffer, or a call has failed. The plan and the buffers stay the caller's until the call is done.
+ * Submits a call and returns its number; 0 if CORE_WINDOW calls are under way, memory is short, the wire
+ * cannot register a buffer, or a call has failed. The caller keeps the plan and the buffers valid until the
+ * call is done.
  */
 u32 core_submit(struct core *core, const struct plan *plan, const struct signature *signature,
 		const struct call_buffer *buffers, u64 now_ns);
@@ -112,10 +112,10 @@ enum call_state core_state(const struct core *core, u32 sequence);
 /* Frees a call's place in the window, once it is done or failed. */
 void core_release(struct core *core, u32 sequence);
 
-/* Posts what may leave. To be called after core_on_... and core_submit(). */
+/* Posts the ready segments. Call it after core_on_... and core_submit(). */
 void core_push(struct core *core);
 
-/* Heartbeats, silence and stalls. Returns when it is to be called next. */
+/* Sends heartbeats, detects silence and stalls. Returns the time of the next call. */
 u64 core_tick(struct core *core, u64 now_ns);
 
 /* From the wire. */
@@ -124,14 +124,14 @@ void core_on_written(struct core *core, u32 connection, u32 immediate, u64 now_n
 void core_on_message(struct core *core, u32 connection, const u8 *bytes, u32 length, u64 now_ns);
 void core_on_closed(struct core *core, u32 connection, const char *why);
 
-/* Ends all calls and tells the peers: an exception in this process, for instance. */
+/* Fails all calls and sends ABORT to the peers: for an exception in this process, for instance. */
 void core_fail(struct core *core, u32 reason, const char *words);
 
-/* NULL as long as there is none. */
+/* NULL if no call has failed. */
 const struct core_failure *core_failure(const struct core *core);
 
 u32 core_active(const struct core *core); /* calls under way */
 bool core_where(const struct core *core, u32 sequence, struct call_standing *standing);
 
-/* How long each connection has been awaited in silence, for warnings; 0 if it is not awaited. */
+/* Time since the last arrival on an awaited connection, for warnings; 0 if it is not awaited. */
 u64 core_silent_ns(const struct core *core, u32 connection, u64 now_ns);

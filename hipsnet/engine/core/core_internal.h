@@ -5,9 +5,9 @@
 #include "engine/core/core.h"
 #include "engine/wire/wire.h"
 
-#define IN_PLACE 63 /* as a slot: the segment was written to where it belongs */
+#define IN_PLACE 63 /* slot number of a segment that was written into the array */
 
-/* Of a write: the call's tag on the connection, the slot, the segment's number. */
+/* The immediate of a write: the call's tag on the connection, the slot, the segment's number. */
 #define IMMEDIATE(tag, slot, number) ((u32)(tag) << 26 | (u32)(slot) << 20 | (number))
 #define IMMEDIATE_TAG(immediate)     ((immediate) >> 26)
 #define IMMEDIATE_SLOT(immediate)    ((immediate) >> 20 & 0x3f)
@@ -22,10 +22,10 @@ struct held {
 	u8 slot;
 };
 
-/* What a call has to do with one connection. */
+/* The state of a call on one connection. */
 struct lane {
 	u32 sent;     /* posted to the wire */
-	u32 left;     /* of these, whose memory is free again */
+	u32 left;     /* of these, sent: their memory may be reused */
 	u32 received; /* arrived */
 	u32 tag;      /* of writes */
 	bool is_used;
@@ -46,26 +46,26 @@ struct call {
 	wire_key *peer_keys; /* MESSAGE_BUFFERS for each connection */
 	u32 *waits;          /* by segment */
 	struct held *held;   /* by segment */
-	u32 *stack;          /* segments to complete: no recursion, however long a chain is */
-	u32 room;            /* segments that the arrays above have room for */
+	u32 *stack;          /* segments to complete: iterative, as chains can be long */
+	u32 capacity;        /* of the arrays above, in segments */
 };
 
-/* A message of an eager call that waits. */
+/* A waiting message of an eager call. */
 struct eager_slot {
 	bool is_used;
-	bool is_early; /* for a call that has not been submitted here */
+	bool is_early; /* for a call that this rank has not submitted */
 	u32 sequence, number, bytes;
 	struct signature signature;
 	u8 *payload;
 };
 
-/* What a staging slot of ours holds before its call is submitted. */
+/* The segment in a local staging slot before its call is submitted. */
 struct early_write {
 	bool is_used;
 	u32 tag, number;
 };
 
-/* A peer's READY for a call that has not been submitted here. */
+/* A peer's READY for a call that this rank has not submitted. */
 struct early_ready {
 	bool is_used;
 	struct message_ready ready;
@@ -75,21 +75,21 @@ struct connection {
 	u32 rank, level;
 	bool is_closed;
 	bool has_greeted;      /* its HELLO has come */
-	char why[CORE_REASON]; /* it is closed */
+	char why[CORE_REASON]; /* the reason of the close */
 	u32 tags;              /* calls with writes that have used this connection */
 
 	/* Sending. */
-	u64 free_slots; /* of the peer's staging, a bit each */
+	u64 free_slots; /* of the peer's staging, one bit per slot */
 	wire_key staging_key;
 	u32 eager_posted, eager_emptied_there; /* messages, since the connection began */
-	u32 in_flight;                         /* writes that the wire holds */
-	u32 turn;                              /* sequence of the call that posted last */
+	u32 in_flight;                         /* writes posted and not completed */
+	u32 turn;                              /* sequence of the last call that posted a write */
 
 	/* Receiving. */
 	u8 *staging;
 	wire_key our_key;
-	u64 slots_to_credit; /* emptied, and not told yet */
-	u32 eager_emptied, eager_told;
+	u64 slots_to_credit; /* emptied, credit not sent yet */
+	u32 eager_emptied, eager_credited;
 	struct early_write early_writes[CORE_SLOTS_MAX];
 	struct early_ready early_readies[CORE_WINDOW];
 	struct eager_slot *eager;
@@ -97,8 +97,8 @@ struct connection {
 	/* Liveness. */
 	u64 heard_ns, spoke_ns;
 	u32 posted, arrived; /* segments, since the connection began */
-	u32 entered;         /* the last call that the peer has said it is in */
-	u64 absent_ns;       /* since when it is awaited and has not entered */
+	u32 entered;         /* the last call that the peer has announced */
+	u64 absent_ns;       /* time since which it is awaited and has not entered */
 };
 
 struct core {
@@ -107,13 +107,13 @@ struct core {
 	void *handle;
 	u32 submitted; /* sequence of the last call */
 	struct stall stall;
-	bool may_push; /* something may have become ready to leave */
+	bool may_push; /* a segment may have become ready to send */
 	bool is_wire_full;
 	bool has_failed;
 	struct core_failure failure;
 	struct connection *connections;
 	struct call calls[CORE_WINDOW]; /* by sequence % CORE_WINDOW */
-	u32 order[CORE_WINDOW];         /* of those that are active: places in `calls`, the oldest first */
+	u32 order[CORE_WINDOW];         /* active calls: indices in `calls`, the oldest first */
 	u32 active;
 	u64 now_ns;
 	u8 *staging, *eager;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whether peers are there and get on; and what becomes of everything if one does not.
+ * Liveness and progress of the peers, and the failure of all calls.
  *
- * Every rank sends a heartbeat on each connection at least once in `heartbeat_ns`. A peer that is awaited
- * fails
- * - after `timeout_ns` if nothing comes from it: it is silent;
+ * Every rank sends a heartbeat on each connection at least once in `heartbeat_ns`. An awaited peer is
+ * declared failed
+ * - after `timeout_ns` without any message: it is silent;
  * - after `timeout_ns` if it is alive, but has not submitted the call: it is absent.
- * A peer that is in the call and waits itself is not blamed. If no rank makes progress for twice
- * `timeout_ns`, the rank that is furthest behind is (stall.h).
+ * A peer that has submitted the call and is itself waiting does not fail. If no rank makes progress for twice
+ * `timeout_ns`, the rank that is furthest behind is reported (stall.h).
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "engine/core/core_internal.h"
 
 #define STALLED_TIMEOUTS 2
-#define LOOKS            4 /* in the time of a heartbeat */
+#define TICKS            4 /* per heartbeat interval */
 
 static bool is_awaited_by(const struct call *call, u32 connection)
 {
@@ -28,7 +28,7 @@ static bool is_awaited_by(const struct call *call, u32 connection)
 		lane->received < plan->first_receive[connection + 1] - plan->first_receive[connection]);
 }
 
-/* The oldest call that needs something of this connection; NULL if none does. */
+/* The oldest call that waits for this connection; NULL if none does. */
 static const struct call *awaiting(const struct core *core, u32 connection)
 {
 	for (u32 i = 0; i < core->active; i++)
@@ -42,7 +42,7 @@ bool is_awaited(const struct core *core, u32 connection)
 	return awaiting(core, connection) != NULL;
 }
 
-static void tell_all(struct core *core)
+static void abort_all(struct core *core)
 {
 	struct message message = {.kind = MESSAGE_ABORT};
 	const struct core_failure *failure = &core->failure;
@@ -53,14 +53,14 @@ static void tell_all(struct core *core)
 	message.abort.reason = failure->reason;
 	memcpy(message.abort.values, failure->values, sizeof(failure->values));
 	memcpy(message.abort.words, failure->words, sizeof(failure->words));
-	core->wire->abandon(
-		core->handle); /* else the words would wait behind the writes, longer than anybody */
+	/* Otherwise the ABORT would be queued behind the writes for longer than the peers' timeout. */
+	core->wire->abandon(core->handle);
 	for (u32 i = 0; i < core->config.connections; i++)
-		if ((int)i != failure->told_by)
+		if ((int)i != failure->reported_by)
 			send_control(core, i, &message);
 }
 
-/* Ends everything. With FAILURE_NONE the failure has been filled in already: a peer has told it. */
+/* Fails all calls. With FAILURE_NONE, `core->failure` has been filled in from a peer's ABORT. */
 void fail_at(struct core *core, u32 reason, int connection, u64 first, u64 second, const char *words)
 {
 	struct core_failure *failure = &core->failure;
@@ -78,12 +78,12 @@ void fail_at(struct core *core, u32 reason, int connection, u64 first, u64 secon
 		failure->seen_by = core->config.rank;
 		failure->level = connection >= 0 ? core->connections[connection].level : CORE_NO_LEVEL;
 		failure->connection = connection;
-		failure->told_by = -1;
+		failure->reported_by = -1;
 		failure->values[0] = first;
 		failure->values[1] = second;
 		snprintf(failure->words, sizeof(failure->words), "%s", words);
 	}
-	tell_all(core);
+	abort_all(core);
 	for (u32 i = 0; i < core->active; i++)
 		core->calls[core->order[i]].state = CALL_FAILED;
 	core->active = 0;
@@ -122,7 +122,7 @@ static void beat(struct core *core, u32 connection)
 	send_control(core, connection, &message);
 }
 
-/* The peer is in this call, or was. */
+/* Records that the peer has submitted this call. */
 void note_entry(struct core *core, u32 connection, u32 sequence)
 {
 	struct connection *self = &core->connections[connection];
@@ -138,8 +138,7 @@ static u32 earlier(u32 a, u32 b)
 	return a < b ? a : b;
 }
 
-/* The first step with something left to do. In a stage, who could send comes before those who have to wait.
- */
+/* The first unfinished step. In each stage, sends that are ready precede segments that wait. */
 static u32 first_step(const struct call *call)
 {
 	const struct plan *plan = call->plan;
@@ -217,7 +216,7 @@ u64 core_tick(struct core *core, u64 now_ns)
 	}
 	if (!core->has_failed)
 		judge_all(core);
-	return now_ns + core->config.heartbeat_ns / LOOKS;
+	return now_ns + core->config.heartbeat_ns / TICKS;
 }
 
 u64 core_silent_ns(const struct core *core, u32 connection, u64 now_ns)

@@ -5,7 +5,7 @@
 
 #include "engine/reduce/reduce.h"
 
-/* A place in a message: every step checks that there are so many bytes. */
+/* A position in a message: every access checks the remaining length. */
 struct cursor {
 	u8 *at, *end;
 	bool is_short;

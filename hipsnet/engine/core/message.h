@@ -2,8 +2,8 @@
 /*
  * The messages between the cores of two ranks, little-endian. Bulk data travels as writes beside them.
  *
- * Parsers check a message's length and every field with a bounded range; what they refuse is the peer's
- * error.
+ * The parser checks the length of a message and the range of every bounded field. A message that it rejects
+ * is a protocol error of the peer.
  */
 #pragma once
 
@@ -12,16 +12,16 @@
 #include "engine/core/stall.h"
 #include "wire/types.h"
 
-#define MESSAGE_BUFFERS 64   /* arrays of one vector */
+#define MESSAGE_BUFFERS 64   /* maximum number of arrays in a vector */
 #define MESSAGE_REASON  1000 /* bytes of words in an ABORT */
 
 enum message_kind {
-	MESSAGE_HELLO,     /* where what is to be reduced lands; the first message of a connection */
-	MESSAGE_READY,     /* I am in this call; where finished pieces are to be written */
+	MESSAGE_HELLO,     /* the key of the staging slots; the first message of a connection */
+	MESSAGE_READY,     /* the sender has submitted this call; the keys of its arrays */
 	MESSAGE_DATA,      /* a segment of a small call, with the call's signature */
 	MESSAGE_CREDIT,    /* slots that are free again */
-	MESSAGE_HEARTBEAT, /* I am here, in this call, this far */
-	MESSAGE_ABORT,     /* no call can end any more: whose fault, and why */
+	MESSAGE_HEARTBEAT, /* the sender is alive; its last call and its progress */
+	MESSAGE_ABORT,     /* all calls have failed: the culprit and the reason */
 	MESSAGE_KINDS,
 };
 
@@ -30,15 +30,15 @@ enum call_operation {
 	CALL_PROD,
 	CALL_MAX,
 	CALL_MIN,
-	CALL_MEAN, /* a sum, divided by the number of ranks in the end */
-	CALL_COPY, /* nothing is combined */
+	CALL_MEAN, /* a sum that is finally divided by the number of ranks */
+	CALL_COPY, /* no reduction */
 	CALL_OPERATIONS,
 };
 
-/* What must be the same on every rank that takes part in a call. */
+/* The parameters of a call that must be the same on every rank. */
 struct signature {
 	u64 count;   /* elements */
-	u64 cuts;    /* a digest of where the vector is divided into arrays */
+	u64 cuts;    /* a digest of the division of the vector into arrays */
 	u32 purpose; /* a digest of the collective, its root and its algorithm */
 	u8 dtype, operation;
 	u8 buffers;
@@ -67,12 +67,12 @@ struct message_data {
 
 struct message_credit {
 	u32 eager_emptied; /* messages taken, since the connection began */
-	u64 slots;         /* staging slots that are free again, a bit each */
+	u64 slots;         /* staging slots that are free again, one bit per slot */
 };
 
 struct message_heartbeat {
 	u32 sequence; /* of the last call that was submitted */
-	u32 posted;   /* segments on this connection, since it began: all of them must be there */
+	u32 posted;   /* segments on this connection since it was opened: all of them must have arrived */
 	u64 stalled_ns;
 	struct position behind; /* core/stall.h */
 };
@@ -81,11 +81,11 @@ struct message_abort {
 	int culprit; /* rank, or -1 */
 	u32 seen_by, level;
 	u32 reason;    /* enum failure_reason */
-	u64 values[2]; /* what the reason's words need */
+	u64 values[2]; /* parameters of the reason */
 	char words[MESSAGE_REASON + 1];
 };
 
-#define MESSAGE_HEADER_MAX 1100 /* of every message but its payload */
+#define MESSAGE_HEADER_MAX 1100 /* longest message without its payload */
 
 struct message {
 	enum message_kind kind;
@@ -99,10 +99,11 @@ struct message {
 	};
 };
 
-/* Bytes written to `out`, which has MESSAGE_HEADER_MAX; of DATA without its payload. */
+/* Writes the message (DATA: without its payload) to `out`, of MESSAGE_HEADER_MAX bytes; returns its length.
+ */
 u32 message_build(const struct message *message, u8 *out);
 
-/* False if it is none; DATA's payload points into `bytes`. */
+/* False if the bytes are not a valid message; the payload of DATA points into `bytes`. */
 bool message_parse(struct message *message, const u8 *bytes, u32 length);
 
 bool signature_equals(const struct signature *a, const struct signature *b);

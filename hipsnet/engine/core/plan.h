@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank's share of a schedule, as arrays that do not change while calls use them (collective/plan.py).
+ * One rank's part of a schedule, as arrays that do not change while calls use them (collective/plan.py).
  *
- * A segment may be sent or applied after `waits` others have been completed, and then releases those that its
- * row of `release` names. Segments of one connection and direction are numbered in the order in which they
- * travel. The Python face reads this file: declarations only, and no macros but numbers.
+ * A segment may be sent or applied after `waits` other segments are complete; its completion releases the
+ * segments in its row of `release`. Segments of one connection and direction are numbered in the order of
+ * sending. cffi parses this file: declarations and numeric macros only.
  */
 #pragma once
 
@@ -24,7 +24,8 @@ struct plan_segment {
 	bool reduces; /* the receiver combines it; else it overwrites */
 };
 
-/* The rows of `release`, `send` and `receive` are cut at `first_...`, which have one element more than rows.
+/* `first_...` has the start of each row of `release`, `send` or `receive`, and one more element: their
+ * length.
  */
 struct plan {
 	u64 count; /* elements of the vector */
@@ -33,6 +34,6 @@ struct plan {
 	const struct plan_segment *segment;
 	const u32 *waits;
 	const u32 *first_release, *release; /* by segment */
-	const u32 *first_send, *send;       /* by connection: segments in the order in which they leave */
-	const u32 *first_receive, *receive; /* by connection: segments in the order in which they arrive */
+	const u32 *first_send, *send;       /* by connection: segments in the order of sending */
+	const u32 *first_receive, *receive; /* by connection: segments in the order of arrival */
 };

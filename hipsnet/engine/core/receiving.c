@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What arrives: data for calls under way, data that is early, credits, and what must not come. */
+/* Received data: for calls under way, for calls not submitted yet, credits, and protocol errors. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static enum reduce_operation reduction_of(const struct call *call)
 						      : (enum reduce_operation)call->signature.operation;
 }
 
-/* A received segment's turn has come: combine or copy it, and give its slot back. */
+/* Combines or copies a received segment without open dependencies, and frees its slot. */
 void apply(struct core *core, struct call *call, u32 segment)
 {
 	const struct plan_segment *at = &call->plan->segment[segment];
@@ -46,7 +46,7 @@ void apply(struct core *core, struct call *call, u32 segment)
 	core->may_push = true; /* a credit may be due */
 }
 
-/* The next segment of a connection has come; it is completed now, or once what it waits for is. */
+/* The next segment of a connection has arrived: completes it now or after its dependencies. */
 void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held)
 {
 	const struct plan *plan = call->plan;
@@ -64,7 +64,7 @@ void arrive(struct core *core, struct call *call, u32 connection, u32 number, st
 		return;
 	}
 	if (held.place == PLACE_HERE && plan->segment[segment].reduces) {
-		protocol_error(core, connection, "it wrote over what it should have added to");
+		protocol_error(core, connection, "it overwrote a range that it should have added to");
 		return;
 	}
 	call->held[segment] = held;
@@ -72,7 +72,7 @@ void arrive(struct core *core, struct call *call, u32 connection, u32 number, st
 		complete_segment(core, call, segment);
 }
 
-/* A vector that is `other` ends all: what its ranks have sent so far cannot be told apart. */
+/* Different signatures fail all calls: the segments sent so far cannot be assigned to a call. */
 static bool agrees(struct core *core, struct call *call, u32 connection, const struct signature *other)
 {
 	if (signature_equals(&call->signature, other))
@@ -90,7 +90,7 @@ void on_ready(struct core *core, struct call *call, u32 connection, const struct
 	if (!agrees(core, call, connection, &ready->signature))
 		return;
 	if (call->is_eager || !lane->is_used || lane->is_ready || ready->tag != lane->tag) {
-		protocol_error(core, connection, "it announced a call twice, or one that has no use for it");
+		protocol_error(core, connection, "it sent READY twice, or for a call that does not use it");
 		return;
 	}
 	lane->is_ready = true;
@@ -113,7 +113,7 @@ static void keep_ready(struct core *core, u32 connection, const struct message_r
 	protocol_error(core, connection, "it announced more calls than the window has");
 }
 
-/* Whether a call of the peer is still to be submitted here; sequences wrap around. */
+/* Whether this rank has not submitted this call of the peer yet; sequences wrap around. */
 static bool is_ahead(const struct core *core, u32 sequence)
 {
 	return sequence - core->submitted - 1 < 1U << 31;
@@ -143,7 +143,7 @@ static int free_eager_slot(const struct core *core, const struct connection *con
 	return -1;
 }
 
-/* A message waits: for its turn in a call under way, or (is_early) for the call to be submitted here. */
+/* Keeps a message until its turn in a call under way, or (is_early) until this rank submits the call. */
 static int keep_eager(struct core *core, u32 connection, const struct message_data *data, bool is_early)
 {
 	struct connection *self = &core->connections[connection];
@@ -165,7 +165,7 @@ static int keep_eager(struct core *core, u32 connection, const struct message_da
 	return slot;
 }
 
-/* Whether a message of a call under way is the segment that it says it is. */
+/* Whether a message matches the schedule's segment of this number. */
 static bool fits(struct core *core, struct call *call, u32 connection, u32 number, u32 bytes)
 {
 	const struct plan *plan = call->plan;
@@ -234,7 +234,7 @@ static void take_credit(struct core *core, u32 connection, u32 eager_emptied, u6
 	core->may_push = true;
 }
 
-/* Segments travel in order with heartbeats: what is missing now does not come any more. */
+/* Heartbeats and segments arrive in order: a segment that is missing now has been lost. */
 static void take_heartbeat(struct core *core, u32 connection, const struct message_heartbeat *heartbeat)
 {
 	struct connection *self = &core->connections[connection];
@@ -261,7 +261,7 @@ static void take_abort(struct core *core, u32 connection, const struct message_a
 	failure->level = abort->level;
 	memcpy(failure->values, abort->values, sizeof(failure->values));
 	memcpy(failure->words, abort->words, sizeof(failure->words));
-	failure->told_by = connection;
+	failure->reported_by = connection;
 	failure->connection = -1;
 	fail_at(core, FAILURE_NONE, connection, 0, 0, NULL);
 }
@@ -277,7 +277,7 @@ void core_on_message(struct core *core, u32 connection, const u8 *bytes, u32 len
 	if (!message_parse(&message, bytes, length)) {
 		char words[80];
 
-		snprintf(words, sizeof(words), "it sent a control message of %u bytes that is none", length);
+		snprintf(words, sizeof(words), "it sent a malformed control message of %u bytes", length);
 		protocol_error(core, connection, words);
 		return;
 	}
@@ -358,7 +358,7 @@ static void take_early_readies(struct core *core, struct call *call, u32 connect
 	}
 }
 
-/* Early segments came in the order of their numbers, which the slots do not show. */
+/* Early segments arrived in the order of their numbers, not of their slots. */
 static void take_early_writes(struct core *core, struct call *call, u32 connection)
 {
 	struct early_write *kept = core->connections[connection].early_writes;
@@ -405,7 +405,7 @@ static void take_early_messages(struct core *core, struct call *call, u32 connec
 	}
 }
 
-/* What peers have sent for a call before it was submitted here. */
+/* Processes the data that arrived for a call before its submission. */
 void take_early(struct core *core, struct call *call)
 {
 	for (u32 i = 0; i < core->config.connections && !core->has_failed; i++) {

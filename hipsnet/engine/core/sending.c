@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What leaves, and when: segments in the order of their schedule, calls in turn, credits beside them. */
+/* The order of sending: segments in the order of their schedule, calls in turn, and credits. */
 #include <stddef.h>
 
 #include "engine/core/core_internal.h"
@@ -25,14 +25,15 @@ void send_ready(struct core *core, struct call *call, u32 connection)
 	for (u32 i = 0; i < call->signature.buffers; i++)
 		message.ready.keys[i] = call->keys[i];
 	if (!send_control(core, connection, &message))
-		fail_at(core, FAILURE_LOCAL, -1, 0, 0, "the wire has no room for a control message");
+		fail_at(core, FAILURE_LOCAL, -1, 0, 0,
+			"the send queue is full: cannot send a control message");
 }
 
-/* Tells the peer which slots are free again: at once, or when half of them are. */
+/* Sends credits for freed slots: at once, or when enough slots are free. */
 void give_credit(struct core *core, u32 connection, bool at_once)
 {
 	struct connection *self = &core->connections[connection];
-	u32 eager = self->eager_emptied - self->eager_told,
+	u32 eager = self->eager_emptied - self->eager_credited,
 	    slots = __builtin_popcountll(self->slots_to_credit);
 	struct message message = {.kind = MESSAGE_CREDIT};
 
@@ -43,13 +44,12 @@ void give_credit(struct core *core, u32 connection, bool at_once)
 	message.credit.eager_emptied = self->eager_emptied;
 	message.credit.slots = self->slots_to_credit;
 	if (!send_control(core, connection, &message))
-		return; /* the wire is full; the next look tries again */
-	self->eager_told = self->eager_emptied;
+		return; /* the wire is full; the next call tries again */
+	self->eager_credited = self->eager_emptied;
 	self->slots_to_credit = 0;
 }
 
-/* The next segment that a call has to send on a connection, if that waits for nothing; -1 if there is none.
- */
+/* The next segment of a call to send on a connection; -1 if there is none, or if it has open dependencies. */
 static int next_segment(const struct call *call, u32 connection)
 {
 	const struct plan *plan = call->plan;
@@ -70,7 +70,7 @@ static bool has_unsent(const struct call *call, u32 connection)
 	       plan->first_send[connection + 1];
 }
 
-/* Whether no older call of the same kind has anything left to send on the connection. */
+/* Whether no older call of the same kind has segments left to send on the connection. */
 static bool is_oldest(const struct core *core, const struct call *call, u32 connection)
 {
 	for (u32 i = 0; i < core->active; i++) {
@@ -108,7 +108,7 @@ static bool post_eager(struct core *core, struct call *call, u32 connection, u32
 		core->is_wire_full = true;
 		return false;
 	}
-	self->eager_told = self->eager_emptied;
+	self->eager_credited = self->eager_emptied;
 	self->eager_posted++;
 	self->posted++;
 	self->spoke_ns = core->now_ns;
@@ -118,7 +118,7 @@ static bool post_eager(struct core *core, struct call *call, u32 connection, u32
 	return true;
 }
 
-/* A slot of the peer for a segment that is to be combined; -1 if none is free for this call. */
+/* A staging slot of the peer; -1 if none is free for this call. */
 static int choose_slot(const struct core *core, const struct call *call, u32 connection)
 {
 	u64 free_slots = core->connections[connection].free_slots;
@@ -177,7 +177,7 @@ static bool post_next(struct core *core, struct call *call, u32 connection)
 			      : post_write(core, call, connection, segment);
 }
 
-/* Small calls first: they cost a large one next to nothing. Then the others in turn, a segment each. */
+/* Small calls first: they hardly delay a large one. Then the others in turn, one segment each. */
 static bool push_one(struct core *core, u32 connection)
 {
 	struct connection *self = &core->connections[connection];
@@ -206,7 +206,7 @@ static bool push_one(struct core *core, u32 connection)
 
 void core_push(struct core *core)
 {
-	core->may_push |= core->is_wire_full; /* there may be room again */
+	core->may_push |= core->is_wire_full; /* the wire may accept data again */
 	core->is_wire_full = false;
 	while (core->may_push && !core->has_failed) {
 		core->may_push = false; /* completing an eager send may set it again */

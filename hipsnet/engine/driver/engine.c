@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NEVER          0xffffffffffffffffULL
-#define FAREWELL_LOOKS 1000000 /* ns between two looks at what has not been acknowledged */
+#define NEVER         0xffffffffffffffffULL
+#define DRAIN_STEP_NS 1000000 /* interval of checks for unacknowledged data */
 
 struct engine {
 	struct core *core;
@@ -20,8 +20,8 @@ struct engine {
 	pthread_t thread;
 	bool has_thread, stops;
 	bool is_driven, thread_drives;
-	u32 waiters;   /* callers that want to drive */
-	u64 driven_ns; /* when a caller last did */
+	u32 waiters;   /* callers waiting to drive */
+	u64 driven_ns; /* the last time that a caller drove */
 	u64 next_tick_ns;
 };
 
@@ -44,8 +44,8 @@ static void post(struct engine *engine, u64 now_ns)
 	engine->operations->flush(engine->wire, engine->core, now_ns);
 }
 
-/* What has come and what time it is. With the lock. */
-static void look(struct engine *engine)
+/* Processes arrivals and timeouts, and posts. With the lock held. */
+static void process(struct engine *engine)
 {
 	u64 now_ns = clock_now();
 	u32 active = core_active(engine->core);
@@ -58,7 +58,7 @@ static void look(struct engine *engine)
 		pthread_cond_broadcast(&engine->changed);
 }
 
-/* Sleeps once, at most until `until_ns`, and looks. With the lock, which it lets go of while it sleeps. */
+/* Sleeps once, at most until `until_ns`, then processes. Releases the lock while it sleeps. */
 static void drive(struct engine *engine, u64 until_ns)
 {
 	u64 now_ns = clock_now(), wake_ns = engine->next_tick_ns < until_ns ? engine->next_tick_ns : until_ns;
@@ -66,7 +66,7 @@ static void drive(struct engine *engine, u64 until_ns)
 	pthread_mutex_unlock(&engine->lock);
 	engine->operations->wait(engine->wire, engine->kick, wake_ns > now_ns ? wake_ns - now_ns : 0);
 	pthread_mutex_lock(&engine->lock);
-	look(engine);
+	process(engine);
 }
 
 static void wait_for_change(struct engine *engine, u64 until_ns)
@@ -85,7 +85,7 @@ static void free_drive(struct engine *engine)
 	pthread_cond_broadcast(&engine->changed);
 }
 
-/* A caller has driven a moment ago and will be back, as far as one can tell. */
+/* A caller drove recently and is likely to call again. */
 static bool lingers(const struct engine *engine, u64 now_ns)
 {
 	return !core_active(engine->core) && now_ns - engine->driven_ns < ENGINE_LINGER_NS;
@@ -138,7 +138,7 @@ struct engine *engine_open(const struct core_config *config, const struct wire_o
 		engine_close(engine, 0);
 		return NULL;
 	}
-	look(engine);
+	process(engine);
 	return engine;
 }
 
@@ -147,11 +147,11 @@ static bool is_drained(struct engine *engine)
 	return engine->operations->is_drained(engine->wire);
 }
 
-/* The last words leave, at most until then; what comes meanwhile is taken, too. */
+/* Sends the queued data, at most until `until_ns`; continues to receive meanwhile. */
 static void drain(struct engine *engine, u64 until_ns)
 {
 	while (!is_drained(engine) && clock_now() < until_ns) {
-		u64 step_ns = clock_now() + FAREWELL_LOOKS;
+		u64 step_ns = clock_now() + DRAIN_STEP_NS;
 
 		drive(engine, step_ns < until_ns ? step_ns : until_ns);
 	}
@@ -205,8 +205,7 @@ u32 engine_submit(struct engine *engine, const struct plan *plan, const struct s
 	return sequence;
 }
 
-/* Takes the drive as soon as it is free, from the progress thread at once. False if the time was over before.
- */
+/* Waits for the drive; the progress thread yields it at once. False if the call ended or the time expired. */
 static bool take_drive(struct engine *engine, u32 sequence, u64 until_ns)
 {
 	engine->waiters++;
@@ -237,7 +236,7 @@ enum call_state engine_wait(struct engine *engine, u32 sequence, u64 timeout_ns)
 	}
 	state = core_state(engine->core, sequence);
 	if (state == CALL_ACTIVE)
-		start_thread(engine); /* the caller goes away, and the call goes on */
+		start_thread(engine); /* the call continues after the caller returns */
 	pthread_mutex_unlock(&engine->lock);
 	return state;
 }

@@ -6,7 +6,7 @@
  * width changes a bit of it. Half-precision sums and products are computed in single precision and rounded to
  * nearest even, as numpy does. max and min propagate NaN. Integers wrap around.
  *
- * The Python face reads this file: declarations only, and no macros but numbers.
+ * cffi parses this file: declarations and numeric macros only.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The TCP wire: its sockets together. */
+/* The TCP wire: all its sockets. */
 #define _GNU_SOURCE /* ppoll() */
 #include "engine/wire/tcp.h"
 
@@ -49,7 +49,7 @@ struct tcp_wire *tcp_wire_open(const int *sockets, u32 connections, u32 message_
 	if (is_open)
 		return wire;
 	for (u32 i = 0; wire->connection && i < connections; i++)
-		wire->connection[i].fd = -1; /* the caller keeps them */
+		wire->connection[i].fd = -1; /* the caller keeps ownership */
 	tcp_wire_close(wire);
 	return NULL;
 }
@@ -86,7 +86,7 @@ static bool post_message(void *handle, u32 connection, const void *header, u32 h
 	return tcp_queue_message(&wire->connection[connection], header, header_bytes, payload, payload_bytes);
 }
 
-/* Keys are given in turn, so that one that was taken back is not another's at once. */
+/* Keys are assigned in turn, so that a deregistered key is not reused immediately. */
 static wire_key register_memory(void *handle, void *memory, u64 bytes)
 {
 	struct tcp_wire *wire = handle;
@@ -121,8 +121,8 @@ static void set_interest(struct tcp_wire *wire, u32 number, bool was_full)
 }
 
 /*
- * A send has found the peer's end. Linux keeps through a reset what has been received, and there the peer may
- * have said whose fault it is: it is read before the end is reported.
+ * A send failed because the peer closed the connection. Linux keeps received data after a reset, and that
+ * data may contain the peer's ABORT: read it before reporting the close.
  */
 static void read_out(struct tcp_wire *wire, u32 number, struct core *core, u64 now_ns)
 {
@@ -210,7 +210,7 @@ static void abandon(void *handle)
 		tcp_abandon(&wire->connection[i]);
 }
 
-/* Closing a socket with something unread resets the connection, and throws away what is under way. */
+/* Closing a socket with unread data resets the connection and discards the data in flight. */
 static bool is_drained(void *handle)
 {
 	struct tcp_wire *wire = handle;

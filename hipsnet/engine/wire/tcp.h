@@ -2,11 +2,11 @@
 /*
  * A wire over connected TCP sockets, one for each neighbour and port.
  *
- * A frame is a header of 24 bytes and its payload: writes leave from the caller's memory and arrive in the
- * region that they are for; messages are copied into a ring when they are posted. What waits for a connection
- * leaves in one sendmsg(); the rest of a write and the headers behind it arrive in one recvmsg().
+ * A frame is a header of 24 bytes and a payload: writes are sent from the caller's memory and received
+ * directly into their region; messages are copied into a ring when they are posted. One sendmsg() sends the
+ * waiting frames of a connection; one recvmsg() receives the rest of a write and the headers behind it.
  *
- * The Python face reads this file: declarations only, and no macros but numbers.
+ * cffi parses this file: declarations and numeric macros only.
  */
 #pragma once
 
@@ -15,13 +15,13 @@
 #include "wire/types.h"
 
 #define TCP_WIRE_REGIONS 4096
-#define TCP_WIRE_RING    0x80000 /* bytes of messages that wait, for each connection */
+#define TCP_WIRE_RING    0x80000 /* bytes of waiting messages, for each connection */
 #define TCP_WIRE_CONTROL 0x10000 /* of these, for messages without a payload */
 
 struct tcp_wire;
 struct wire_operations;
 
-/* The sockets do not block, and become the wire's. NULL if memory or descriptors are short. */
+/* The sockets are non-blocking; the wire takes ownership. NULL if memory or descriptors are short. */
 struct tcp_wire *tcp_wire_open(const int *sockets, u32 connections, u32 message_max);
 
 /* Closes the sockets. */

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection of the TCP wire: what waits to leave, and the frame that is arriving. */
+/* One connection of the TCP wire: its queue of frames to send, and the frame being received. */
 #pragma once
 
 #include "engine/wire/tcp.h"
 #include "engine/wire/wire.h"
 
 #define TCP_HEADER    24
-#define TCP_FRAMES    256     /* that wait, of a connection */
-#define TCP_LOW_WATER 0x10000 /* below it, waking up for what is there costs less than waiting for more */
+#define TCP_FRAMES    256     /* capacity of a connection's queue */
+#define TCP_LOW_WATER 0x10000 /* below it, an early wake-up costs less than waiting for more data */
 #define TCP_REASON    160
 
 enum tcp_kind { TCP_WRITE, TCP_MESSAGE };
 
-/* What waits: a header and, of a write, the caller's memory behind it; a message lies in the ring as a whole.
- */
+/* A queued frame: the header, and for a write the caller's memory; a message is in the ring as a whole. */
 struct tcp_frame {
 	u8 header[TCP_HEADER];
 	u8 kind;
 	const u8 *data;
-	u32 bytes, sent; /* header and payload; of these, gone */
+	u32 bytes, sent; /* header and payload; of these, sent */
 	u32 immediate;
-	u32 ring_bytes; /* of the ring that it gives back */
+	u32 ring_bytes; /* freed in the ring when the frame is sent */
 };
 
 struct tcp_region {
@@ -30,17 +29,17 @@ struct tcp_region {
 
 struct tcp_connection {
 	int fd;
-	bool is_open, is_full; /* full: the socket takes nothing until it says so */
+	bool is_open, is_full; /* full: wait for EPOLLOUT before sending */
 	char why[TCP_REASON];
 
 	struct tcp_frame frames[TCP_FRAMES];
-	u32 first, end;           /* of the frames that wait; they run on without bound */
+	u32 first, end;           /* of the queue; never wrapped */
 	u8 *ring;                 /* TCP_WIRE_RING bytes, for messages */
-	u32 ring_first, ring_end; /* run on without bound */
+	u32 ring_first, ring_end; /* never wrapped */
 
 	u8 *ahead; /* received, not parsed yet */
 	u32 ahead_bytes, ahead_max;
-	u8 *target; /* the rest of the write that is arriving */
+	u8 *target; /* the rest of the write being received */
 	u32 target_bytes, immediate;
 	u32 low_water;
 };
@@ -60,7 +59,7 @@ bool tcp_queue_message(struct tcp_connection *self, const void *header, u32 head
 		       u32 payload_bytes);
 void tcp_abandon(struct tcp_connection *self);
 
-/* Both report to the core, and end the connection (is_open, why) where it cannot go on. The second returns
- * whether anything has come. */
+/* Both report to the core, and close the connection (is_open, why) on an error. The second returns whether
+ * any data has arrived. */
 void tcp_send(struct tcp_wire *wire, u32 connection, struct core *core);
 bool tcp_receive(struct tcp_wire *wire, u32 connection, struct core *core, u64 now_ns);

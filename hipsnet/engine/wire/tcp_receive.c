@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The receiving half of a TCP connection: every length and place is checked before a byte is taken. */
+/* The receiving half of a TCP connection: every length and destination is checked before a byte is copied. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void end(struct tcp_connection *self, const char *why)
 	self->is_open = false;
 }
 
-/* One wake-up for a large rest, not one for each segment of it. */
+/* One wake-up for the rest of a large write, not one per TCP segment. */
 static void set_low_water(struct tcp_wire *wire, struct tcp_connection *self)
 {
 	u32 low_water = self->target_bytes > TCP_LOW_WATER ? self->target_bytes : 1;
@@ -37,7 +37,7 @@ static void set_low_water(struct tcp_wire *wire, struct tcp_connection *self)
 	wire->calls++;
 }
 
-/* A header of a write has come: its bytes go to the region. False if there is no such place. */
+/* A header of a write has arrived: its bytes go to the region. False if the region does not contain them. */
 static bool begin_write(struct tcp_wire *wire, struct tcp_connection *self, const u8 *header)
 {
 	u32 key = get(header + 4, 4), bytes = get(header + 8, 4);
@@ -47,7 +47,8 @@ static bool begin_write(struct tcp_wire *wire, struct tcp_connection *self, cons
 	if (!key || key >= TCP_WIRE_REGIONS || !region->memory || bytes > region->bytes ||
 	    offset > region->bytes - bytes) {
 		snprintf(self->why, sizeof(self->why),
-			 "it wrote %u bytes at %llu of region %u, which is not there", bytes, offset, key);
+			 "it wrote %u bytes at offset %llu of region %u, which does not contain them", bytes,
+			 offset, key);
 		self->is_open = false;
 		return false;
 	}
@@ -57,7 +58,7 @@ static bool begin_write(struct tcp_wire *wire, struct tcp_connection *self, cons
 	return true;
 }
 
-/* Takes what the read-ahead buffer has, frame by frame; a write that goes on beyond it stays the target. */
+/* Parses the frames in the read-ahead buffer; a write that continues beyond it becomes the target. */
 static void parse(struct tcp_wire *wire, u32 connection, struct core *core, u64 now_ns)
 {
 	struct tcp_connection *self = &wire->connection[connection];
@@ -92,14 +93,14 @@ static void parse(struct tcp_wire *wire, u32 connection, struct core *core, u64 
 			at += TCP_HEADER;
 			begin_write(wire, self, header);
 		} else {
-			end(self, "it sent a frame that is none");
+			end(self, "it sent a malformed frame");
 		}
 	}
 	memmove(self->ahead, self->ahead + at, self->ahead_bytes - at);
 	self->ahead_bytes -= at;
 }
 
-/* The bytes that went straight into the region. */
+/* Accounts the bytes received directly into the region. */
 static u32 fill_target(struct tcp_connection *self, u32 connection, struct core *core, u32 received,
 		       u64 now_ns)
 {

@@ -48,7 +48,7 @@ bool tcp_queue_write(struct tcp_connection *self, const void *data, u32 bytes, w
 	return true;
 }
 
-/* Room in the ring for a message as a whole, from `*skipped` bytes on that its end leaves unused. */
+/* Contiguous space in the ring for a message; skips `*skipped` bytes at the end of the ring. */
 static u8 *take_ring(struct tcp_connection *self, u32 bytes, u32 keep, u32 *skipped)
 {
 	u32 at = self->ring_end % TCP_WIRE_RING;
@@ -92,7 +92,7 @@ void tcp_abandon(struct tcp_connection *self)
 	self->end = kept;
 }
 
-/* The pieces that have not left yet, of as many frames as one call takes. */
+/* The unsent pieces of as many frames as one sendmsg() takes. */
 static u32 gather(struct tcp_connection *self, struct iovec *pieces)
 {
 	u32 count = 0;
@@ -114,7 +114,7 @@ static u32 gather(struct tcp_connection *self, struct iovec *pieces)
 	return count;
 }
 
-/* So many bytes have left; whole frames are done. */
+/* Accounts `sent` bytes and completes whole frames. */
 static void advance(struct tcp_wire *wire, u32 connection, struct core *core, u64 sent)
 {
 	struct tcp_connection *self = &wire->connection[connection];
@@ -144,11 +144,11 @@ void tcp_send(struct tcp_wire *wire, u32 connection, struct core *core)
 	while (self->is_open && self->first != self->end && !self->is_full) {
 		struct iovec pieces[PIECES];
 		struct msghdr message = {.msg_iov = pieces, .msg_iovlen = gather(self, pieces)};
-		u64 wanted = 0;
+		u64 total = 0;
 		ssize_t sent;
 
 		for (u32 i = 0; i < message.msg_iovlen; i++)
-			wanted += pieces[i].iov_len;
+			total += pieces[i].iov_len;
 		sent = sendmsg(self->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 		wire->calls++;
 		if (sent < 0) {
@@ -160,7 +160,7 @@ void tcp_send(struct tcp_wire *wire, u32 connection, struct core *core)
 			}
 			continue;
 		}
-		self->is_full = (u64)sent < wanted;
+		self->is_full = (u64)sent < total;
 		advance(wire, connection, core, sent);
 	}
 }
