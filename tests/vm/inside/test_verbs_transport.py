@@ -187,9 +187,7 @@ def test_a_dead_path_is_detected_whatever_is_in_flight(fabric: Fabric, posted: i
     with Pair(fabric, ack_timeout=10) as pair:
         end = pair.ends[0]
         region, there = pair.regions(np.ones(64, np.uint8), np.zeros(64, np.uint8))
-        for number in range(
-            posted if posted == WINDOW else 0
-        ):  # these arrive, and their credit is never returned
+        for number in range(posted if posted == WINDOW else 0):  # these arrive; their credit is not returned
             end.post_write(0, region, 0, 64, there.key, 0, number)
         sent = 0
         deadline = time.monotonic() + BOUND_S
