@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hierarchy of errors. A message says what is wrong, what was found, and what to do."""
+"""The hierarchy of errors. A message states the problem, the value found, and the remedy."""
 
 from __future__ import annotations
 

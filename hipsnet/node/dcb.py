@@ -3,14 +3,14 @@
 
 | setting | value |
 |---|---|
-| `dcbx` | who speaks DCBX, and which: "host,ieee", "firmware,cee", ...; "none": the driver's own way |
-| `pfc priorities` | the lossless ones, "3,4", or "none" |
-| `pfc delay` | what the driver is told: bit times; mlx5 takes metres of cable |
+| `dcbx` | DCBX agent and version: "host,ieee", "firmware,cee", ...; "none": the driver's default |
+| `pfc priorities` | the lossless priorities, "3,4", or "none" |
+| `pfc delay` | allowance for cable and MAC delay in bit times; mlx5: cable length in metres |
 | `ets classes` | the traffic class of priorities 0 to 7, "0,0,0,1,0,0,0,0" |
-| `ets bandwidth` | percent of traffic classes 0 to 7; 0: served strictly, before the others; or "cbs", "vendor" |
-| `maxrate kbit/s` | the most of traffic classes 0 to 7; 0: unlimited |
-| `dscp 26` | the priority of packets with that DSCP, or "none"; "3+4": an entry for each |
-| `trust order` | what a packet's priority is taken from, the first that it has: "dscp", "dscp,pcp", "pcp", "none" |
+| `ets bandwidth` | percent for traffic classes 0 to 7; 0: strict priority; or "cbs", "vendor" |
+| `maxrate kbit/s` | the maximum rate of traffic classes 0 to 7; 0: unlimited |
+| `dscp 26` | the priority of packets with that DSCP, or "none"; "3+4": one entry for each |
+| `trust order` | the fields that give a packet's priority, in this order: "dscp", "dscp,pcp", "pcp", "none" |
 | `buffer of` | the buffer of priorities 0 to 7 |
 | `buffer sizes` | bytes of buffers 0 to 7 |
 
@@ -27,26 +27,26 @@ from hipsnet.node.dcbnl import Answer, App
 
 GROUPS = ("dcbx", "pfc", "ets", "maxrate", "dscp", "trust", "buffer")
 LACKS = {
-    "dcbx": "its driver does not let the host choose who speaks DCBX (dcbnl getdcbx)",
+    "dcbx": "its driver does not let the host select the DCBX agent (dcbnl getdcbx)",
     "pfc": "its driver has no PFC (dcbnl ieee_getpfc)",
     "ets": "its driver has no ETS (dcbnl ieee_getets)",
-    "maxrate": "its driver has no rates of traffic classes (dcbnl ieee_getmaxrate)",
+    "maxrate": "its driver has no maximum rates for traffic classes (dcbnl ieee_getmaxrate)",
     "dscp": "its driver has no DCB (dcbnl)",
-    "trust": "its driver, or a kernel before 6.2, cannot be told what to trust (dcbnl getapptrust)",
-    "buffer": "its driver has no port buffers to set (dcbnl getbuffer)",
+    "trust": "its driver, or a kernel before 6.2, does not support setting the trust order (dcbnl getapptrust)",
+    "buffer": "its driver does not support setting port buffers (dcbnl getbuffer)",
 }
 NONE = "none"
 _SERVED: dict[int, object] = {dcbnl.STRICT: 0, 1: "cbs", 255: "vendor"}
-"""How a traffic class is served that has no share of the bandwidth (`IEEE_8021QAZ_TSA_*`)."""
+"""Transmission selection of a traffic class without a share of the bandwidth (`IEEE_8021QAZ_TSA_*`)."""
 _SELECTORS = {"ethertype": 1, "stream": 2, "dgram": 3, "any": 4, "dscp": 5, "pcp": 255}
 _DCBX = {"host": 1, "firmware": 2, "cee": 4, "ieee": 8, "static": 16}
 _DSCPS = 64
 
 
 def pfc_classes(ifname: str) -> int | None:
-    """How many traffic classes of an interface here can be lossless (IEEE 802.1Qbb); None without DCB.
+    """Return the number of lossless traffic classes that an interface supports (IEEE 802.1Qbb); None without DCB.
 
-    Raises OSError if there is no such interface, or the kernel refuses for another reason than lack of DCB.
+    Raises OSError if the interface does not exist, or if the request fails for a reason other than lack of DCB.
     """
     answer = dcbnl.read(ifname)
     return answer.pfc.classes if answer and answer.pfc else None
@@ -63,7 +63,7 @@ def read(link: str, *groups: str) -> dict[str, str]:
 
 
 def settings_of(answer: Answer, group: str) -> dict[str, str]:
-    """The settings of a group out of what a driver says of itself."""
+    """Return the settings of a group from the driver's answer."""
     if group == "pfc" and answer.pfc:
         enabled = [priority for priority in range(8) if answer.pfc.enabled >> priority & 1]
         return {"pfc priorities": _listed(enabled) or NONE, "pfc delay": str(answer.pfc.delay)}
@@ -101,7 +101,7 @@ def write(link: str, group: str, values: Mapping[str, str]) -> None:
 
 
 def requests(link: str, answer: Answer, group: str, values: Mapping[str, str]) -> list[dcbnl.Message]:
-    """The messages that bring a driver which says `answer` of itself to these values."""
+    """Return the messages that change a driver's settings from those in `answer` to `values`."""
     if group == "dscp":
         return _dscp_requests(link, answer, values)
     if group == "trust":
@@ -146,19 +146,21 @@ def _ets(ets: dcbnl.Ets, values: Mapping[str, str]) -> dcbnl.Ets:
 
 
 def _dscp_requests(link: str, answer: Answer, values: Mapping[str, str]) -> list[dcbnl.Message]:
-    """New entries before old ones go: a driver that loses its last DSCP entry stops trusting DSCP."""
-    wanted = {int(name.split()[1]): value for name, value in values.items()}
-    there = [app for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR and app.protocol in wanted]
-    right = [
+    """Add new entries before removing old ones: a driver without DSCP entries stops trusting DSCP."""
+    priorities = {int(name.split()[1]): value for name, value in values.items()}
+    actual = [
+        app for app in answer.apps if app.selector == dcbnl.DSCP_SELECTOR and app.protocol in priorities
+    ]
+    desired = [
         App(dcbnl.DSCP_SELECTOR, int(priority), dscp)
-        for dscp, value in sorted(wanted.items())
+        for dscp, value in sorted(priorities.items())
         if value != NONE
         for priority in value.split("+")
     ]
-    added = [app for app in right if app not in there]
-    wrong = [app for app in there if app not in right]
-    found = [dcbnl.app_request(link, added, add=True)] if added else []
-    return found + ([dcbnl.app_request(link, wrong, add=False)] if wrong else [])
+    added = [app for app in desired if app not in actual]
+    removed = [app for app in actual if app not in desired]
+    messages = [dcbnl.app_request(link, added, add=True)] if added else []
+    return messages + ([dcbnl.app_request(link, removed, add=False)] if removed else [])
 
 
 def _listed(numbers: object) -> str:

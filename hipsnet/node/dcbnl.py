@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data centre bridging by the kernel's messages (include/uapi/linux/dcbnl.h), as `dcb` of iproute2 sends them.
+"""Data centre bridging through rtnetlink (include/uapi/linux/dcbnl.h), with the same messages as iproute2's `dcb`.
 
-The structures and attributes of IEEE 802.1Qaz: PFC, ETS, the APP table; and of some drivers rates of traffic
-classes, port buffers, which selectors of the APP table they trust (Linux 6.2), and who speaks DCBX.
+The structures and attributes of IEEE 802.1Qaz: PFC, ETS and the APP table. Some drivers also have maximum rates of
+traffic classes, port buffers, the trusted selectors of the APP table (Linux 6.2) and the DCBX mode.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IEEE_SET, IEEE_GET, SDCBX, IEEE_DEL = 20, 21, 23, 27
 FLAGS = NLM_F_REQUEST | NLM_F_ACK
 DSCP_SELECTOR, PCP_SELECTOR = 5, 255
 STRICT, ETS = 0, 2
-"""How a traffic class is served: `IEEE_8021QAZ_TSA_*`."""
+"""Transmission selection algorithms: `IEEE_8021QAZ_TSA_*`."""
 
 _PFC = struct.Struct("=BBBxH2x8Q8Q")
 _ETS = struct.Struct("=BBB" + "8s" * 7)
@@ -55,7 +55,7 @@ class Pfc:
 
 @dataclass(frozen=True)
 class Ets:
-    """`struct ieee_ets`: by traffic class its bandwidth in percent and how it is served; priority to class."""
+    """`struct ieee_ets`: bandwidth in percent and transmission selection by traffic class; class by priority."""
 
     willing: int
     classes: int
@@ -74,7 +74,7 @@ class Ets:
 
 @dataclass(frozen=True)
 class Buffer:
-    """`struct dcbnl_buffer`: priority to buffer, and the buffers' sizes in bytes."""
+    """`struct dcbnl_buffer`: buffer by priority, and the buffers' sizes in bytes."""
 
     buffer_of: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -111,7 +111,7 @@ class App:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a driver says of itself; None where it has nothing."""
+    """The DCB state of a driver; None for a part that it does not have."""
 
     pfc: Pfc | None
     ets: Ets | None
@@ -163,7 +163,7 @@ class Message(nlmsg):  # type: ignore[misc]
 
 
 class _Done(nlmsg):  # type: ignore[misc]
-    """The answer to a request that sets something: its error, in a byte."""
+    """The answer to a set request: one byte with the error."""
 
     prefix = "DCB_ATTR_"
     fields = Message.fields
@@ -179,7 +179,7 @@ class _Marshal(Marshal):  # type: ignore[misc]
 
 
 def get_request(link: str) -> Message:
-    """The question for all that a driver has."""
+    """The request for the whole DCB state of a driver."""
     return _message(link, IEEE_GET)
 
 
@@ -196,14 +196,14 @@ def app_request(link: str, apps: Iterable[App], add: bool) -> Message:
 
 
 def trust_request(link: str, selectors: Iterable[int]) -> Message:
-    """The request to trust these selectors of the APP table, the first one most."""
+    """The request to trust these selectors of the APP table, in order of precedence."""
     names = dict.fromkeys(range(1, 6), "DCB_IEEE_SELECTOR")
     trusted = [(names.get(selector, "DCB_OWN_SELECTOR"), selector) for selector in selectors]
     return _message(link, IEEE_SET, [("IEEE_TRUSTED", {"attrs": trusted})])
 
 
 def dcbx_request(link: str, flags: int) -> Message:
-    """The request that DCBX be spoken by whom the flags name (`DCB_CAP_DCBX_*`)."""
+    """The request to set the DCBX mode (`DCB_CAP_DCBX_*`)."""
     message = _message(link, SDCBX)
     message["attrs"].append(("DCB_ATTR_DCBX", flags))
     return message
@@ -222,7 +222,7 @@ def read(link: str) -> Answer | None:
 
 
 def send(request: Message) -> None:
-    """Have something set. Raises OSError with what the driver answered."""
+    """Send a set request. Raises OSError with the driver's error."""
     with _socket() as netlink:
         try:
             (done,) = netlink.nlm_request(request, msg_type=SETDCB, msg_flags=FLAGS)

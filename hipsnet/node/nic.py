@@ -28,7 +28,7 @@ _OFF = {"pause": "off", "pfc": dcb.NONE}
 
 
 def read(link: str, asked: Iterable[Setting]) -> tuple[tuple[str, str], ...]:
-    """The actual values of the given settings; those that the driver does not have are left out."""
+    """Return the actual values of the given settings, without settings that the driver does not have."""
     names = [setting.name for setting in asked]
     groups = dict.fromkeys(map(_group, names))
     found = ethtool.read(link, *(group for group in groups if group in ethtool.GROUPS))
@@ -47,7 +47,7 @@ def differences(desired: NodeConfig, actual: Actual) -> list[Change]:
 
 
 def rdma_differences(desired: NodeConfig, actual: Actual) -> list[Change]:
-    """The same for the cards' RDMA devices, which have to exist first."""
+    """Settings of the cards' RDMA devices to change; the devices must exist."""
     found = [change for link in desired.links for change in _of_link(desired.name, link, actual)]
     return [change for change in found if change.value[1] in roce.GROUPS]
 
@@ -90,7 +90,7 @@ def apply(context: Context, change: Change) -> None:
 
 
 def lacking(desired: NodeConfig, actual: Actual) -> tuple[str, ...]:
-    """The requested settings that cards lack, for the reader: a sentence per group of a card."""
+    """Return the requested settings that cards lack: one sentence for each group of a card."""
     return tuple(text for text, _ in _lacking(desired, actual))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a topology to the settings of its hosts' cards: those in the file, and those that follow from it."""
+"""Derives the settings of a host's cards from a topology: explicit settings and implied settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings(topology: Topology) -> tuple[Setting, ...]:
 
 
 def _xdp() -> Iterator[Setting]:
-    """Off: what keeps the forwarding program off the card, or merges frames before it."""
+    """Disable the offloads that prevent attaching the forwarding program, or merge frames before it."""
     yield Setting("lro", "off", optional=True)
     yield Setting("gro-hw", "off", optional=True)
 

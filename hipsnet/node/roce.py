@@ -61,7 +61,7 @@ def read(link: str, group: str, tree: Tree = SYSTEM) -> dict[str, str]:
 
 
 def write(link: str, group: str, values: Mapping[str, str], tree: Tree = SYSTEM) -> None:
-    """Set some settings of a group. Raises OSError as the driver answers."""
+    """Set some settings of a group. Raises OSError with the driver's error."""
     if group == "roce":
         name = device(link, tree)
         if name is None:

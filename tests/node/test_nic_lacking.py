@@ -56,7 +56,7 @@ def test_a_missing_setting_is_in_the_plan(host: str, tmp_path: Path) -> None:
     for sentence in (
         "pfc priorities 3 left out: its driver has no PFC (dcbnl ieee_getpfc)",
         "channels 64 left out: its driver has no channels (ethtool)",
-        "trust order dscp left out: its driver, or a kernel before 6.2, cannot be told what to trust",
+        "trust order dscp left out: its driver, or a kernel before 6.2, does not support setting the trust order",
         "roce mode v2, roce tos 106 left out: it has no RDMA device",
     ):
         assert f"lacking: card0: {sentence}" in done.stdout

@@ -41,7 +41,9 @@ class End:
         if self.incoming.owes_credit() and CREDIT not in self.outgoing.waiting:
             self.outgoing.waiting.appendleft(CREDIT)
         for posting in self.outgoing.take():
-            self.wire.append((posting, self.incoming.tell() if isinstance(posting.work, Message) else -1))
+            self.wire.append(
+                (posting, self.incoming.take_credit() if isinstance(posting.work, Message) else -1)
+            )
 
     def carry(self, peer: End) -> None:
         """One piece arrives at the peer's device: it needs a receive that is posted there."""
@@ -148,5 +150,5 @@ def test_credit_is_owed_once_half_the_window_is_used() -> None:
     assert not incoming.owes_credit()
     incoming.took(paid=True)
     assert incoming.owes_credit()
-    assert incoming.tell() == WINDOW // 2
+    assert incoming.take_credit() == WINDOW // 2
     assert not incoming.owes_credit()

@@ -145,7 +145,7 @@ class Connection:
     def _request(self, posting: Posting) -> Request:
         work = posting.work
         if isinstance(work, Message):
-            header = HEADER.pack(work.kind, self._incoming.tell())
+            header = HEADER.pack(work.kind, self._incoming.take_credit())
             return self.pair.message(posting.number, posting.signalled, header + work.payload)
         here = self._memory[work.key]
         remote_key, address, length = self._there.get(work.remote_key, (0, 0, 0))

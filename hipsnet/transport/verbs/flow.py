@@ -120,7 +120,7 @@ class Incoming:
     def __init__(self) -> None:
         self.arrived = 0  # all pieces: what the peer counts by number
         self._posted_again = 0
-        self._told = 0
+        self._credited = 0
 
     def took(self, paid: bool) -> None:
         """A piece has arrived, and its receive is posted again; `paid`: it was no credit."""
@@ -128,9 +128,9 @@ class Incoming:
         self._posted_again += paid
 
     def owes_credit(self) -> bool:
-        return self._posted_again - self._told >= WINDOW // 2
+        return self._posted_again - self._credited >= WINDOW // 2
 
-    def tell(self) -> int:
-        """The count that goes with the message that leaves now."""
-        self._told = self._posted_again
-        return self._told
+    def take_credit(self) -> int:
+        """Return the credit to send with the next message, and record it as sent."""
+        self._credited = self._posted_again
+        return self._credited

@@ -72,7 +72,8 @@ CHANGES = [
     " -> of 0,0,0,1,1,0,0,0, sizes 65536,196608,0,0,0,0,0,0",
 ]
 LACKING_TRUST = (
-    "card0: trust order dscp left out: its driver, or a kernel before 6.2, cannot be told what to trust"
+    "card0: trust order dscp left out: its driver, or a kernel before 6.2, "
+    "does not support setting the trust order"
 )
 
 Hipsnet = Callable[..., Done]
@@ -228,9 +229,9 @@ def test_a_setting_that_a_card_lacks_is_reported_and_the_rest_is_applied(
     sentences = [
         "card0: pfc priorities 3,4, pfc delay 7 left out: its driver has no PFC (dcbnl ieee_getpfc)",
         "left out: its driver has no ETS (dcbnl ieee_getets)",
-        "left out: its driver has no rates of traffic classes (dcbnl ieee_getmaxrate)",
-        "left out: its driver has no port buffers to set (dcbnl getbuffer)",
-        "card0: dcbx host,ieee left out: its driver does not let the host choose who speaks DCBX",
+        "left out: its driver has no maximum rates for traffic classes (dcbnl ieee_getmaxrate)",
+        "left out: its driver does not support setting port buffers (dcbnl getbuffer)",
+        "card0: dcbx host,ieee left out: its driver does not let the host select the DCBX agent",
         LACKING_TRUST,
     ]
     assert [sentence for sentence in sentences if sentence not in planned.stdout] == []
