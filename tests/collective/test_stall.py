@@ -15,7 +15,7 @@ HEARTBEAT_S, LIMIT_S = 1.0, 20.0
 
 
 class Ring:
-    """Ranks in a ring that send heartbeats to both neighbours, with delays; stages advance as a test says."""
+    """Ranks in a ring that send heartbeats to both neighbours, with delays; the test advances their stages."""
 
     def __init__(self, ranks: int, seed: int) -> None:
         self.chance = random.Random(seed)

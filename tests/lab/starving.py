@@ -17,9 +17,9 @@ Found = Callable[[], Iterable[int]]
 
 @contextmanager
 def stopped_now_and_then(found: Found, stopped_s: float, going_s: float) -> Iterator[list[int]]:
-    """One of the processes at a time stands still so long; yields a list of those that have.
+    """Stop one process at a time for `stopped_s`; yield the list of stopped process ids.
 
-    In real time, before the processes themselves: who is late to let one go on would stop it for longer.
+    Runs with real-time priority, above the processes: a late SIGCONT would prolong the stop.
     """
     ends, have_stopped, dice = threading.Event(), list[int](), random.Random(1)
 

@@ -25,10 +25,10 @@ _OURS = ("/hipsnet/node/", "/orchestrator/")
 def killed_after(calls: int | None, *arguments: object) -> int:
     """Run the command in a child that kills itself at its call number `calls` of one of our functions.
 
-    Every function of the packages node and lab counts, and every request to the kernel: one that is killed
-    "at a call" has done all that comes before it and nothing that comes after. The number of calls differs a
-    little from run to run (the kernel's answers come in more or fewer pieces), so the last point may not be
-    reached. Returns how many calls there were.
+    Every function of the packages node and lab counts, and every request to the kernel: a command killed
+    "at a call" has done everything before that call and nothing after it. The number of calls differs a
+    little from run to run (the kernel's replies have more or fewer parts), so the last point may not be
+    reached. Returns the number of calls.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -64,7 +64,7 @@ def points(total: int) -> list[int]:
 
 
 def destroy_the_rest(lab: Lab, clean: Traces) -> None:
-    """Whatever the killed command has left, `destroy` removes it; it says so where nothing was left."""
+    """`destroy` removes everything the killed command left, and reports if nothing was left."""
     left = traces(lab.name)
     done = hipsnet("destroy", lab.name)
     if left.namespaces or left.pins or left.processes or any("record" in path for path in left.state):

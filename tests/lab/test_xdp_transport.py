@@ -17,7 +17,7 @@ from tests.lab.rig import BCUBE_3_2, Lab, hipsnet_process
 MakeLab = Callable[..., Lab]
 TORUS_3_3 = {"kind": "torus", "dims": [3, 3]}
 
-# All in one program: nine interpreters take longer to start than all of this takes.
+# All cases in one program: starting nine interpreters takes longer than the cases.
 SUMS = """
 import numpy as np, hipsnet
 for algorithm in ("hips", "ring", "mesh", "ps"):

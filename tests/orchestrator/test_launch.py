@@ -27,7 +27,7 @@ programs = [Program(f"s{i}", None, ("bash", "-c", script), environment) for i, s
 options = LaunchOptions(grace_s=grace_s)
 sys.exit(launch(programs, prefixed([program.server for program in programs]), options).code)
 """
-# Each says where it is by a line on stdout; the last two go out of the reach of process groups and SIGTERM.
+# Each prints "ready"; FAMILY leaves the process group, STUBBORN ignores SIGTERM.
 SLEEPER = "echo ready; sleep 600"
 FAMILY = "setsid sleep 600 & (sleep 600 &) ; echo ready; sleep 600"
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 600; done"

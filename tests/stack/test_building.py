@@ -94,7 +94,7 @@ def test_missing_headers_are_reported_as_packages(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_reported_as_its_package(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the linker's message: no machine has this library."""
+    """Tests the linker's message; no machine has this library."""
     monkeypatch.setitem(building._PACKAGES, "hipsnetnosuch", "libnosuch-dev")
     with pytest.raises(CapabilityError, match=r"libhipsnetnosuch or its .* run: apt install libnosuch-dev$"):
         building.binary("one", ["switch/one.c"], package / "cache", ["hipsnetnosuch"])

@@ -61,7 +61,7 @@ def pause(row: Line, far: Socket, frame: bytes) -> None:
 
 
 def poll_seems(row: Line, ago_s: float) -> None:
-    """Make the program believe that the middle polled so long ago, however slow this machine is."""
+    """Set the middle's last poll to `ago_s` ago, independent of this machine's speed."""
     with mapped_pauses(row.fabric, "m") as rows:
         rows["polled_ns"] = int((time.monotonic() - ago_s) * 1e9)
 

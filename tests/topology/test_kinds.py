@@ -72,7 +72,7 @@ def test_a_kind_is_one_module_of_its_own(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_text_of_a_shape_names_every_parameter(kind: type[FabricKind]) -> None:
-    """Ranks compare this text: a job whose ranks see different fabrics is refused."""
+    """Ranks compare this text: a job whose ranks have different fabrics is refused."""
     text = str(kind.sample())
     assert all(f"{field}=" in text for field in kind.model_fields)
     assert len(text) < 120

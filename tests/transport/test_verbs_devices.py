@@ -39,7 +39,7 @@ def plug(
 
 @pytest.fixture
 def own_address() -> tuple[str, str]:
-    """An address of this machine and its netdev: the look-up asks the kernel for it."""
+    """An address of this machine and its netdev: the look-up queries the kernel."""
     with IPRoute() as netlink:
         for message in netlink.get_addr(family=socket.AF_INET):
             (link,) = netlink.get_links(message["index"])

@@ -32,7 +32,7 @@ class End:
     def __init__(self) -> None:
         self.outgoing, self.incoming = Outgoing(), Incoming()
         self.wire: deque[tuple[Posting, int]] = deque()  # in flight from here: (piece, credit)
-        self.landed: deque[tuple[Posting, int]] = deque()  # in a receive here, not looked at yet
+        self.landed: deque[tuple[Posting, int]] = deque()  # in a receive here, not polled yet
         self.signals: deque[int] = deque()  # signalled pieces that the peer's device has acknowledged
         self.got: list[Write | Message] = []
         self.sent: list[int] = []

@@ -94,7 +94,7 @@ def run(*command: str | Path, check: bool = True) -> str:
 
 
 def shown(*what: str) -> Any:
-    """What iproute2's dcb says of the card."""
+    """The output of iproute2's dcb for the card."""
     return json.loads(run("dcb", "-j", *what, "show", "dev", CARD))
 
 

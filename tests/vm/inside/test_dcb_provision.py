@@ -131,7 +131,7 @@ def drift(hipsnet: Hipsnet) -> list[str]:
 
 
 def is_tuned() -> bool:
-    """Whether the card is as the file says, in the words of other programs."""
+    """Whether the card has the settings of the file, as other programs report them."""
     assert shown("pfc")["prio_pfc"] == [priority in (3, 4) for priority in range(8)]
     assert shown("pfc")["delay"] == 7
     assert shown("app")["dscp_prio"] == [[10, 5], [26, 3], [48, 6]]
