@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders whose content is trusted: nobody but root and the user of this process can change what is in them.
+"""Folders with trusted content: only root and the user of this process can change it.
 
 Compiled code is loaded from one, and the state of a fabric is read from another: a user who can write there, or put
 another folder in their place, decides what root runs.
@@ -24,7 +24,7 @@ _MOST_LINKS = 40  # the kernel's limit, too
 
 
 def require_private(folder: Path, advice: str) -> None:
-    """Raise CapabilityError if somebody else could write in a folder, or replace it or one of its parents.
+    """Raise CapabilityError if another user could write in a folder, or replace it or one of its parents.
 
     Every folder on the way and every symbolic link has to belong to root or to the caller. Nobody else may have
     write permission, except in a parent with the sticky bit (/tmp), where others cannot replace what is not
@@ -55,7 +55,7 @@ def make_private(folder: Path, mode: int, advice: str) -> None:
 
 
 def is_private_file(path: Path) -> bool:
-    """Whether there is a regular file that nobody but root and the caller can have written."""
+    """Whether the path is a regular file that only root or the caller can have written."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -65,7 +65,7 @@ def _built(
             if not is_private_file(path):
                 _compile(name, [*command, *map(str, files), *libraries], path)
     if path.stat().st_uid == os.geteuid():
-        path.chmod(0o755)  # the folder decides who gets at it
+        path.chmod(0o755)  # access is limited by the folder
     return path
 
 

@@ -59,7 +59,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Sender:
-    """Who has sent a greeting, and to whom: ranks, and the ports that the connection joins."""
+    """The sender and the receiver of a greeting: their ranks, and the ports that the connection joins."""
 
     rank: int
     port: int
@@ -69,7 +69,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Greeting:
-    """What this rank says of itself; `configuration` is everything that must be the same on every rank."""
+    """The data that a rank announces; `configuration` contains all settings that must be equal on every rank."""
 
     rank: int
     world_size: int

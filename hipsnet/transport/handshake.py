@@ -68,7 +68,7 @@ def enough_descriptors() -> Iterator[None]:
 
 @dataclass(eq=False)
 class _HalfOpen:
-    """A connection whose greeting is not complete; `peer` is None while a caller has not said who it is."""
+    """A connection with an incomplete greeting; `peer` is None until the caller has sent its identity."""
 
     sock: socket.socket
     deadline_s: float

@@ -40,9 +40,9 @@ def opened(raw: bytes, seal: Seal, peer: Peer) -> bytes:
 
 def agree(peer: Peer, parameters: Iterable[tuple[str, object, object]]) -> None:
     """Compare each of (what, expected, received); TransportError names the one that differs."""
-    for what, wanted, found in parameters:
-        if wanted != found:
-            raise TransportError(f"{peer} sent {found!s}; wanted: {what} {wanted!s}")
+    for what, expected, received in parameters:
+        if expected != received:
+            raise TransportError(f"{peer} sent {received!s}; expected: {what} {expected!s}")
 
 
 def swap(

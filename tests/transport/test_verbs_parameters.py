@@ -33,10 +33,10 @@ def test_parameters_come_back_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("theirs", "words"),
     [
-        (replace(GOOD, gid=gid_of("10.0.0.9")), "wanted: the GID of 10.0.0.2 ::ffff:a00:2"),
+        (replace(GOOD, gid=gid_of("10.0.0.9")), "expected: the GID of 10.0.0.2 ::ffff:a00:2"),
         (replace(GOOD, gid=IPv6Address("fe80::1")), "sent fe80::1"),
         (replace(GOOD, window=WINDOW + 1), f"a window of {WINDOW}"),
-        (replace(GOOD, message_limit=9), "sent 9; wanted: messages of at most"),
+        (replace(GOOD, message_limit=9), "sent 9; expected: messages of at most"),
         (replace(GOOD, mtu=6), "path MTU code 6"),
     ],
 )

@@ -61,5 +61,5 @@ class Parameters:
             ),
         )
         if not 1 <= mtu <= 5:
-            raise TransportError(f"{peer} sent the path MTU code {mtu}; wanted: 1 (256 bytes) to 5 (4096)")
+            raise TransportError(f"{peer} sent the path MTU code {mtu}; allowed: 1 (256 bytes) to 5 (4096)")
         return cls(number, psn, IPv6Address(gid), mtu, (landing[0], landing[1]))
