@@ -25,7 +25,7 @@ struct tagged {
 	__be16 tci;
 };
 
-/* `room` is a constant: the verifier has to know how much is reserved. */
+/* `room` must be a constant: the verifier requires a fixed reservation size. */
 static __always_inline bool hold_in(void *ring, struct xdp_md *frame, u64 bytes, u64 due_ns, const u64 room)
 {
 	struct held *held = bpf_ringbuf_reserve(ring, sizeof(*held) + room, 0);

@@ -2,7 +2,7 @@
 /*
  * The way out of a port for a frame that is forwarded, and the PFC watchdog over such frames, modelled on
  * SONiC's pfcwd: a port whose other end has paused a priority without a gap for `detect_ns`, while frames
- * want to leave there, is in a *storm* until no pause has been in force for `restore_ns`.
+ * wait to leave there, is in a *storm* until no pause has been in force for `restore_ns`.
  *
  * Detection is driven by traffic: each frame that is to leave by a paused port checks the clock, so no
  * process has to be alive for it. Frames that the endpoint holds already do not come by here again; its own

@@ -76,7 +76,7 @@ def _compile(bcc: Any, name: str, cflags: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _lines(name: str, seen: set[str]) -> Iterator[str]:
-    """A source with our headers in it: bcc knows maps in the one file only that it is given."""
+    """Return a source with its local headers inlined: bcc recognizes maps only in its input file."""
     seen.add(name)
     yield f'#line 1 "{name}"'
     for number, line in enumerate((kernel.FOLDER / name).read_text().splitlines(), 1):

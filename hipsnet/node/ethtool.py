@@ -48,7 +48,10 @@ def read(link: str, *groups: str) -> dict[str, str]:
             found["pause"] = _pause(link)
     others = [group for group in groups if group != "pause"]
     if others:
-        with _lacking_left_out(), _opened() as tool:  # opened once: opening asks the kernel for its families
+        with (
+            _lacking_left_out(),
+            _opened() as tool,
+        ):  # opened once: opening requests the kernel's netlink families
             for group in others:
                 with _lacking_left_out():
                     found |= _READ[group](tool, link)

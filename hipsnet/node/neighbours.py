@@ -18,13 +18,13 @@ _PERMANENT = 0x80
 _USE = 0x01  # NTF_USE: as if a packet had to be sent there
 _POLL_S = 0.05
 _VALID = 0x80 | 0x40 | 0x02 | 0x04 | 0x10 | 0x08
-"""States in which the kernel knows the MAC: permanent, noarp, reachable, stale, probe, delay."""
+"""States with a valid MAC: permanent, noarp, reachable, stale, probe, delay."""
 
 Resolved = dict[tuple[str, IPv4Address], str]
 
 
 def read(context: Context) -> tuple[frozenset[NeighbourConfig], Resolved]:
-    """Neighbours that hipsnet added, and all MACs that the kernel knows."""
+    """Neighbours that hipsnet added, and all valid MACs of the kernel."""
     names = {index: name for name, index in context.indexes.items()}
     ours: set[NeighbourConfig] = set()
     resolved: Resolved = {}

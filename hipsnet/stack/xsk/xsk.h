@@ -56,7 +56,7 @@ struct xsk_frame {
 	u32 bytes; /* of all spans together */
 };
 
-/* The layout of a memory. A process that adopts the memory has to know it. */
+/* The layout of a memory, required by a process that adopts the memory. */
 struct xsk_geometry {
 	u32 receive_chunks; /* of the receive zone */
 	u32 send_frames;    /* of the send zone; 0: frames are only forwarded */

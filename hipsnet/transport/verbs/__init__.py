@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport over an RDMA device's queue pairs; `transport` needs pyverbs, what knows no device does not."""
+"""The transport over queue pairs of an RDMA device. Modules that do not open a device work without pyverbs."""

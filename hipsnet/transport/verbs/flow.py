@@ -39,7 +39,7 @@ class Write(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Small bytes of a kind that the transport knows."""
+    """A short payload of one of the transport's kinds."""
 
     kind: int
     payload: bytes

@@ -52,7 +52,7 @@ class Memory:
         return self._by_key[key]
 
     def take(self, memory: NDArray[np.uint8]) -> tuple[Registration, bool]:
-        """The registration of `memory`, and whether it is a new one. Each `take` wants a `give_back`.
+        """The registration of `memory`, and whether it is a new one. Pair each `take` with a `give_back`.
 
         What a GPU exports as a dma-buf would be registered here, too, by ibv_reg_dmabuf_mr.
         """
