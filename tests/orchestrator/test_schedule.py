@@ -93,7 +93,7 @@ def test_the_variables_of_the_engine_choose_too(bcube: Path) -> None:
     [
         (["--algorithm", "rong"], "allowed: hips, ring, mesh, ps"),
         (["--exchange", "star"], "allowed: mesh, ring, ps"),
-        (["--one-way"], "rings of a torus"),
+        (["--one-way"], "one_way requires a torus with ring exchange"),
         (["--servers", "10", "--algorithm", "ps"], "1 to 9"),
         (["--size", "3B"], "at least one float32"),
         (["--size", "many"], "allowed: a number"),
