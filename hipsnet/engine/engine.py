@@ -21,7 +21,6 @@ from hipsnet.transport.interface import Peer
 OPERATIONS = ("sum", "prod", "max", "min", "mean", "copy")
 """In the order of `enum call_operation`."""
 
-WINDOW = 32
 SIGNALS_S = 0.25
 """Maximum time of a wait in C, after which Python handles signals."""
 

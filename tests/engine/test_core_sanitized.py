@@ -3,26 +3,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.stack.test_rc_sanitized import runtime
+from tests.stack import test_rc_sanitized
+from tests.stack.test_rc_sanitized import ROOT, sanitizers  # noqa: F401 (a fixture)
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        "LD_PRELOAD": f"{runtime('libasan.so')} {runtime('libubsan.so')}",
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself does not free all memory at exit
-        "ENGINE_SANITIZERS": str(folder),
-    }
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | environ, capture_output=True, text=True)
+run = partial(test_rc_sanitized.run, variable="ENGINE_SANITIZERS")
 
 
 @pytest.fixture(scope="module")

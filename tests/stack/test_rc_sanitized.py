@@ -22,12 +22,12 @@ def runtime(name: str) -> str:
     return found.strip()
 
 
-def run(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *tests: str, variable: str = "STACK_SANITIZERS") -> subprocess.CompletedProcess[str]:
     # Python itself leaves memory to the system at its end.
     environ = {
         "LD_PRELOAD": f"{runtime('libasan.so')} {runtime('libubsan.so')}",
         "ASAN_OPTIONS": "detect_leaks=0",
-        "STACK_SANITIZERS": str(folder),
+        variable: str(folder),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *tests]
     return subprocess.run(command, cwd=ROOT, env=os.environ | environ, capture_output=True, text=True)

@@ -129,9 +129,7 @@ void *address_of(const struct call *call, const struct plan_segment *segment, u3
 
 /* receiving.c */
 void apply(struct core *core, struct call *call, u32 segment);
-void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held);
 void take_early(struct core *core, struct call *call);
-void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready);
 
 /* sending.c */
 bool send_control(struct core *core, u32 connection, const struct message *message);

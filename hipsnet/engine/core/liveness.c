@@ -226,12 +226,12 @@ u64 core_silent_ns(const struct core *core, u32 connection, u64 now_ns)
 	return !self->is_closed && is_awaited(core, connection) ? now_ns - self->heard_ns : 0;
 }
 
-static u64 bytes_of(const struct call *call, u32 connection, u32 from, u32 count)
+static u64 bytes_of(const struct call *call, u32 connection, u32 count)
 {
 	const struct plan *plan = call->plan;
 	u64 elements = 0;
 
-	for (u32 i = from; i < count; i++)
+	for (u32 i = 0; i < count; i++)
 		elements += plan->segment[plan->receive[plan->first_receive[connection] + i]].length;
 	return elements * call->itemsize;
 }
@@ -250,8 +250,8 @@ bool core_where(const struct core *core, u32 sequence, struct call_standing *sta
 		u32 all = plan->first_receive[i + 1] - plan->first_receive[i];
 		const struct plan_segment *next;
 
-		standing->bytes_received += bytes_of(call, i, 0, received);
-		standing->bytes_total += bytes_of(call, i, 0, all);
+		standing->bytes_received += bytes_of(call, i, received);
+		standing->bytes_total += bytes_of(call, i, all);
 		if (received == all)
 			continue;
 		next = &plan->segment[plan->receive[plan->first_receive[i] + received]];

@@ -47,7 +47,7 @@ void apply(struct core *core, struct call *call, u32 segment)
 }
 
 /* The next segment of a connection has arrived: completes it now or after its dependencies. */
-void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held)
+static void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held)
 {
 	const struct plan *plan = call->plan;
 	struct lane *lane = &call->lanes[connection];
@@ -83,7 +83,7 @@ static bool agrees(struct core *core, struct call *call, u32 connection, const s
 	return false;
 }
 
-void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready)
+static void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready)
 {
 	struct lane *lane = &call->lanes[connection];
 
