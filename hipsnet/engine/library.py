@@ -20,6 +20,7 @@ SOURCES = (
     "core/calls.c",
     "core/sending.c",
     "core/receiving.c",
+    "core/early.c",
     "core/liveness.c",
     "wire/tcp.c",
     "wire/tcp_send.c",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The core's state, shared by its files: calls.c, sending.c, receiving.c, liveness.c. */
+/* The core's state, shared by its files: calls.c, sending.c, receiving.c, early.c, liveness.c. */
 #pragma once
 
 #include "engine/core/core.h"
@@ -128,7 +128,16 @@ void finish_if_done(struct core *core, struct call *call);
 void *address_of(const struct call *call, const struct plan_segment *segment, u32 *buffer, u64 *offset);
 
 /* receiving.c */
+void protocol_error(struct core *core, u32 connection, const char *words);
 void apply(struct core *core, struct call *call, u32 segment);
+void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held);
+bool agrees(struct core *core, struct call *call, u32 connection, const struct signature *other);
+bool fits(struct core *core, struct call *call, u32 connection, u32 number, u32 bytes);
+void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready);
+
+/* early.c */
+void keep_ready(struct core *core, u32 connection, const struct message_ready *ready);
+void keep_write(struct core *core, u32 connection, u32 slot, u32 tag, u32 number);
 void take_early(struct core *core, struct call *call);
 
 /* sending.c */

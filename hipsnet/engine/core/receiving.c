@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Received data: for calls under way, for calls not submitted yet, credits, and protocol errors. */
+/* Received data of calls under way, credits, and protocol errors. */
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/core/core_internal.h"
 #include "engine/reduce/reduce.h"
 
-static void protocol_error(struct core *core, u32 connection, const char *words)
+void protocol_error(struct core *core, u32 connection, const char *words)
 {
 	fail_at(core, FAILURE_PROTOCOL, connection, 0, 0, words);
 }
@@ -47,7 +47,7 @@ void apply(struct core *core, struct call *call, u32 segment)
 }
 
 /* The next segment of a connection has arrived: completes it now or after its dependencies. */
-static void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held)
+void arrive(struct core *core, struct call *call, u32 connection, u32 number, struct held held)
 {
 	const struct plan *plan = call->plan;
 	struct lane *lane = &call->lanes[connection];
@@ -73,7 +73,7 @@ static void arrive(struct core *core, struct call *call, u32 connection, u32 num
 }
 
 /* Different signatures fail all calls: the segments sent so far cannot be assigned to a call. */
-static bool agrees(struct core *core, struct call *call, u32 connection, const struct signature *other)
+bool agrees(struct core *core, struct call *call, u32 connection, const struct signature *other)
 {
 	if (signature_equals(&call->signature, other))
 		return true;
@@ -83,7 +83,7 @@ static bool agrees(struct core *core, struct call *call, u32 connection, const s
 	return false;
 }
 
-static void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready)
+void on_ready(struct core *core, struct call *call, u32 connection, const struct message_ready *ready)
 {
 	struct lane *lane = &call->lanes[connection];
 
@@ -98,19 +98,6 @@ static void on_ready(struct core *core, struct call *call, u32 connection, const
 	stall_progressed(&core->stall, core->now_ns);
 	memcpy(&call->peer_keys[connection * MESSAGE_BUFFERS], ready->keys, sizeof(ready->keys));
 	core->may_push = true;
-}
-
-static void keep_ready(struct core *core, u32 connection, const struct message_ready *ready)
-{
-	struct early_ready *kept = core->connections[connection].early_readies;
-
-	for (u32 i = 0; i < CORE_WINDOW; i++) {
-		if (kept[i].is_used)
-			continue;
-		kept[i] = (struct early_ready){true, *ready};
-		return;
-	}
-	protocol_error(core, connection, "it announced more calls than the window has");
 }
 
 /* Whether this rank has not submitted this call of the peer yet; sequences wrap around. */
@@ -166,7 +153,7 @@ static int keep_eager(struct core *core, u32 connection, const struct message_da
 }
 
 /* Whether a message matches the schedule's segment of this number. */
-static bool fits(struct core *core, struct call *call, u32 connection, u32 number, u32 bytes)
+bool fits(struct core *core, struct call *call, u32 connection, u32 number, u32 bytes)
 {
 	const struct plan *plan = call->plan;
 	u32 first = plan->first_receive[connection], count = plan->first_receive[connection + 1] - first;
@@ -307,17 +294,6 @@ void core_on_message(struct core *core, u32 connection, const u8 *bytes, u32 len
 	}
 }
 
-static void keep_write(struct core *core, u32 connection, u32 slot, u32 tag, u32 number)
-{
-	struct early_write *kept = &core->connections[connection].early_writes[slot];
-
-	if (kept->is_used) {
-		protocol_error(core, connection, "it wrote into a slot that was not free");
-		return;
-	}
-	*kept = (struct early_write){true, tag, number};
-}
-
 void core_on_written(struct core *core, u32 connection, u32 immediate, u64 now_ns)
 {
 	u32 slot = IMMEDIATE_SLOT(immediate), tag = IMMEDIATE_TAG(immediate);
@@ -344,75 +320,4 @@ void core_on_written(struct core *core, u32 connection, u32 immediate, u64 now_n
 	arrive(core, call, connection, IMMEDIATE_NUMBER(immediate), held);
 	if (!core->has_failed)
 		finish_if_done(core, call);
-}
-
-static void take_early_readies(struct core *core, struct call *call, u32 connection)
-{
-	struct early_ready *kept = core->connections[connection].early_readies;
-
-	for (u32 i = 0; i < CORE_WINDOW && !core->has_failed; i++) {
-		if (!kept[i].is_used || kept[i].ready.sequence != call->sequence)
-			continue;
-		kept[i].is_used = false;
-		on_ready(core, call, connection, &kept[i].ready);
-	}
-}
-
-/* Early segments arrived in the order of their numbers, not of their slots. */
-static void take_early_writes(struct core *core, struct call *call, u32 connection)
-{
-	struct early_write *kept = core->connections[connection].early_writes;
-	bool is_found = true;
-
-	while (is_found && !core->has_failed) {
-		const struct lane *lane = &call->lanes[connection];
-
-		is_found = false;
-		for (u32 slot = 0; slot < core->config.slots; slot++) {
-			if (!kept[slot].is_used || kept[slot].tag != lane->tag % TAGS ||
-			    kept[slot].number != lane->received)
-				continue;
-			kept[slot].is_used = false;
-			is_found = true;
-			arrive(core, call, connection, kept[slot].number, (struct held){PLACE_SLOT, slot});
-			break;
-		}
-	}
-}
-
-static void take_early_messages(struct core *core, struct call *call, u32 connection)
-{
-	struct eager_slot *kept = core->connections[connection].eager;
-	bool is_found = true;
-
-	while (is_found && !core->has_failed) {
-		is_found = false;
-		for (u32 slot = 0; slot < core->config.eager_slots; slot++) {
-			if (!kept[slot].is_used || !kept[slot].is_early ||
-			    kept[slot].sequence != call->sequence)
-				continue;
-			if (!agrees(core, call, connection, &kept[slot].signature))
-				return;
-			if (kept[slot].number != call->lanes[connection].received)
-				continue;
-			if (!fits(core, call, connection, kept[slot].number, kept[slot].bytes))
-				return;
-			kept[slot].is_early = false;
-			is_found = true;
-			arrive(core, call, connection, kept[slot].number, (struct held){PLACE_EAGER, slot});
-			break;
-		}
-	}
-}
-
-/* Processes the data that arrived for a call before its submission. */
-void take_early(struct core *core, struct call *call)
-{
-	for (u32 i = 0; i < core->config.connections && !core->has_failed; i++) {
-		take_early_messages(core, call, i);
-		if (call->is_eager || !call->lanes[i].is_used)
-			continue;
-		take_early_readies(core, call, i);
-		take_early_writes(core, call, i);
-	}
 }
