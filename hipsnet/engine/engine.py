@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hipsnet.engine.library import library
 from hipsnet.engine.plans import PlanArrays
 from hipsnet.engine.reduction import DTYPES
+from hipsnet.engine.wire.wire import Wire
 from hipsnet.errors import TransportError
 from hipsnet.transport.interface import Peer
 
@@ -74,38 +75,19 @@ class Reason(IntEnum):
     LOCAL = 7
 
 
-class TcpWire:
-    """A wire over connected sockets, one for each peer. The wire owns the sockets and closes them."""
-
-    def __init__(self, descriptors: Sequence[int], message_max: int) -> None:
-        ffi, lib = library()
-        self.handle = lib.tcp_wire_open(
-            ffi.new("int[]", list(descriptors) or 1), len(descriptors), message_max
-        )
-        if self.handle == ffi.NULL:
-            raise TransportError("no memory or descriptors are left for the connections")
-        self.operations = lib.tcp_wire_operations()
-
-    @property
-    def system_calls(self) -> int:
-        return int(library().lib.tcp_wire_calls(self.handle))
-
-    def close(self) -> None:
-        library().lib.tcp_wire_close(self.handle)
-
-
 class Engine:
     """Runs calls over a wire. Any thread may submit and wait; calls run in the order of submission."""
 
-    def __init__(self, wire: TcpWire, rank: int, ranks: int, peers: Sequence[Peer], limits: Limits) -> None:
-        ffi, lib = library()
+    def __init__(self, wire: Wire, rank: int, ranks: int, peers: Sequence[Peer], limits: Limits) -> None:
+        ffi, lib = self._library = wire.library
         config = ffi.new("struct core_config *")
         config.rank, config.ranks, config.connections = rank, ranks, len(peers)
         levels = ffi.new("u32[]", [peer.port for peer in peers] or 1)
         ranks_of_peers = ffi.new("u32[]", [peer.rank for peer in peers] or 1)
         config.peer_rank, config.peer_level = ranks_of_peers, levels
-        for name in ("slots", "slot_bytes", "eager_slots", "eager_bytes", "reserve"):
+        for name in ("slots", "slot_bytes", "eager_slots", "reserve"):
             setattr(config, name, getattr(limits, name))
+        config.eager_bytes = min(limits.eager_bytes, wire.message_max - lib.MESSAGE_HEADER_MAX)
         for name in ("warn", "timeout", "heartbeat"):
             setattr(config, f"{name}_ns", int(getattr(limits, f"{name}_s") * _NS))
         self._wire = wire
@@ -123,8 +105,8 @@ class Engine:
 
         Each segment of the plan lies within one array. `purpose` must be the same number on every rank.
         """
-        ffi, lib = library()
-        struct = plan.struct(library())
+        ffi, lib = self._library
+        struct = plan.struct(self._library)
         signature = ffi.new("struct signature *")
         signature.count, signature.buffers = plan.count, len(arrays)
         signature.dtype = DTYPES.index(arrays[0].dtype)
@@ -151,30 +133,30 @@ class Engine:
         end_s = None if timeout_s is None else monotonic() + timeout_s
         while True:
             left_s = SIGNALS_S if end_s is None else min(SIGNALS_S, max(0.0, end_s - monotonic()))
-            state = State(library().lib.engine_wait(self._handle, sequence, int(left_s * _NS)))
+            state = State(self._library.lib.engine_wait(self._handle, sequence, int(left_s * _NS)))
             if state != State.ACTIVE or (end_s is not None and monotonic() >= end_s):
                 return state
 
     def poll(self, sequence: int) -> State:
-        return State(library().lib.engine_poll(self._handle, sequence))
+        return State(self._library.lib.engine_poll(self._handle, sequence))
 
     def release(self, sequence: int) -> None:
-        library().lib.engine_release(self._handle, sequence)
+        self._library.lib.engine_release(self._handle, sequence)
         with self._lock:
             self._kept.pop(sequence, None)
 
     def fail(self, why: str) -> None:
         """Fail all calls, on this rank and on the peers."""
-        library().lib.engine_fail(self._handle, why.encode()[:1000])
+        self._library.lib.engine_fail(self._handle, why.encode()[:1000])
 
     def failure(self) -> Any:
         """`struct core_failure`, or None."""
-        ffi, lib = library()
+        ffi, lib = self._library
         found = ffi.new("struct core_failure *")
         return found if lib.engine_failure(self._handle, found) else None
 
     def close(self) -> None:
-        library().lib.engine_close(self._handle, int(self._limits.timeout_s * _NS))
+        self._library.lib.engine_close(self._handle, int(self._limits.timeout_s * _NS))
         self._wire.close()
 
 

@@ -130,7 +130,6 @@ static const struct wire_operations operations = {
 	.register_memory = register_memory,
 	.deregister_memory = deregister_memory,
 	.abandon = abandon,
-	.message_max = 1 << 20,
 };
 
 struct world *world_create(u32 ranks, u64 seed)

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from hipsnet.collective.algorithms import Algorithm
-from hipsnet.engine.engine import Engine, Limits, Reason, State, TcpWire
+from hipsnet.engine.engine import Engine, Limits, Reason, State
 from hipsnet.engine.library import library
+from hipsnet.engine.wire.tcp import TcpWire
 from hipsnet.transport.interface import Peer
 from tests.engine.world import Call, plan_of, routes_of
 

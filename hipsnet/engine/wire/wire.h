@@ -43,6 +43,4 @@ struct wire_operations {
 
 	/* Whether all posted data has reached the peers' machines, or their connections are closed. */
 	bool (*is_drained)(void *wire);
-
-	u32 message_max; /* bytes of a message with its header */
 };

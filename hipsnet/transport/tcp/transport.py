@@ -122,6 +122,12 @@ class TcpTransport:
         while any(c.unacknowledged for c in self._live.values()) and monotonic() < deadline:
             sleep(ACKNOWLEDGED_STEP_S)
 
+    def detach(self) -> list[int]:
+        """The descriptors of the connected sockets, in the order of `connect`; the caller owns them."""
+        descriptors = [connection.socket.detach() for connection in self._connections]
+        self.close()
+        return descriptors
+
     def close(self) -> None:
         for connection in self._connections:
             connection.socket.close()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interface between an engine and the connections of a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from hipsnet.stack.roce.core import Core
+from hipsnet.transport.interface import Transport
+
+
+class Wire(Protocol):
+    """The connections of a rank. An engine drives them through C and closes the wire."""
+
+    @property
+    def library(self) -> Core:
+        """The library that contains both the engine and this wire."""
+
+    @property
+    def handle(self) -> Any:
+        """The first argument of all operations: `void *`."""
+
+    @property
+    def operations(self) -> Any:
+        """`const struct wire_operations *` (wire/wire.h)."""
+
+    @property
+    def message_max(self) -> int:
+        """The size of the longest message with its header, in bytes."""
+
+    def close(self) -> None:
+        """Close the connections and free all memory."""
+
+
+WIRES = {"tcp": "hipsnet.engine.wire.tcp"}
+"""The module of each transport's wire; its function `open_wire` makes a wire of a connected transport."""
+
+
+def open_wire(name: str, transport: Transport, message_max: int) -> Wire:
+    """Move the connections of a connected transport to a wire; the transport must not be used any more.
+
+    `name` is the transport's name in the registry. The wire carries messages of up to `message_max` bytes, or of
+    its own `message_max` if that is less. Raises TransportError if memory or descriptors are short.
+    """
+    make = cast(Callable[[Transport, int], Wire], import_module(WIRES[name]).open_wire)
+    return make(transport, message_max)
