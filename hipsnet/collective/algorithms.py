@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hipsnet.collective import hips, mesh, ps, ring
+from hipsnet.collective.hierarchy import Hierarchy, build_hierarchy
 from hipsnet.collective.schedule import Schedule
 from hipsnet.errors import InputError
-from hipsnet.topology import Fabric
+from hipsnet.topology import Fabric, FabricKind
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Algorithm:
     servers: int = 1
 
     def __post_init__(self) -> None:
-        if self.name not in _BUILD:
+        if self.name not in _HIERARCHY:
             raise InputError(f"algorithm: found {self.name!r}; allowed: {', '.join(NAMES)}")
         for option, value, owner in (
             ("exchange", self.exchange, "hips"),
@@ -39,14 +40,18 @@ class Algorithm:
         """Return the schedule for `count` elements; raise InputError if the fabric does not support it."""
         if count < 0:
             raise InputError(f"count: found {count}; allowed: 0 or more elements")
-        return _BUILD[self.name](self, fabric, count)
+        return build_hierarchy(self.name, self.hierarchy(fabric.shape), count)
+
+    def hierarchy(self, shape: FabricKind) -> Hierarchy:
+        """Return the threads for vectors of any length; raise InputError if the fabric does not support it."""
+        return _HIERARCHY[self.name](self, shape)
 
 
-_BUILD: dict[str, Callable[[Algorithm, Fabric, int], Schedule]] = {
-    "hips": lambda options, fabric, count: hips.build(fabric, count, options.exchange, options.one_way),
-    "ring": lambda _, fabric, count: ring.build(fabric, count),
-    "mesh": lambda _, fabric, count: mesh.build(fabric, count),
-    "ps": lambda options, fabric, count: ps.build(fabric, count, options.servers),
+_HIERARCHY: dict[str, Callable[[Algorithm, FabricKind], Hierarchy]] = {
+    "hips": lambda options, shape: hips.hierarchy(shape, options.exchange, options.one_way),
+    "ring": lambda _, shape: ring.hierarchy(shape),
+    "mesh": lambda _, shape: mesh.hierarchy(shape),
+    "ps": lambda options, shape: ps.hierarchy(shape, options.servers),
 }
-NAMES = tuple(_BUILD)
+NAMES = tuple(_HIERARCHY)
 """The names of all algorithms."""

@@ -8,14 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from hipsnet.collective.exchange import Exchange
-from hipsnet.collective.hierarchy import Thread, build_hierarchy
-from hipsnet.collective.schedule import Schedule
-from hipsnet.topology import Fabric
+from hipsnet.collective.hierarchy import Hierarchy, Thread
+from hipsnet.topology import FabricKind
 
 
-def build_flat(name: str, fabric: Fabric, count: int, exchange: Exchange) -> Schedule:
-    """Return the schedule in which thread t runs `exchange` over all ranks on its part, through port t."""
-    ranks, ports = len(fabric.servers), len(fabric.servers[0].ports)
+def flat(shape: FabricKind, exchange: Exchange) -> Hierarchy:
+    """Return the hierarchy in which thread t runs `exchange` over all ranks on its part, through port t."""
+    ranks, ports = exchange.members, shape.ports_per_server
     share = Fraction(1, ports)
-    threads = [Thread(share, (0,), (exchange,), (np.full(ranks, port),)) for port in range(ports)]
-    return build_hierarchy(name, (ranks,), count, threads)
+    threads = (Thread(share, (0,), (exchange,), (np.full(ranks, port),)) for port in range(ports))
+    return Hierarchy((ranks,), tuple(threads))

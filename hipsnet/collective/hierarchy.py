@@ -41,14 +41,26 @@ class Thread:
     first_server: int = 0
 
 
-def build_hierarchy(algorithm: str, dims: Sequence[int], count: int, threads: Sequence[Thread]) -> Schedule:
-    """Return the schedule of an all-reduce of `count` elements over a grid of `dims`, split among `threads`."""
-    totals = accumulate((thread.share for thread in threads), initial=Fraction(0))
-    ends = [int(count * total) for total in totals]
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """An algorithm on a fabric, for vectors of any length: the grid of the ranks, and the threads."""
+
+    dims: tuple[int, ...]
+    threads: tuple[Thread, ...]
+
+    def ends(self, count: int) -> list[int]:
+        """Return the edges that cut a vector of `count` elements into the shares of the threads."""
+        totals = accumulate((thread.share for thread in self.threads), initial=Fraction(0))
+        return [int(count * total) for total in totals]
+
+
+def build_hierarchy(algorithm: str, hierarchy: Hierarchy, count: int) -> Schedule:
+    """Return the schedule of an all-reduce of `count` elements."""
+    dims, threads = hierarchy.dims, hierarchy.threads
     transfers = [
         table
-        for number, (thread, (start, stop)) in enumerate(zip(threads, pairwise(ends), strict=True))
-        for table in _thread_transfers(number, thread, dims, start, stop)
+        for number, (thread, share) in enumerate(zip(threads, pairwise(hierarchy.ends(count)), strict=True))
+        for table in _thread_transfers(number, thread, dims, *share)
     ]
     return assemble(algorithm, prod(dims), count, len(threads), transfers)
 

@@ -13,16 +13,15 @@ from fractions import Fraction
 import numpy as np
 
 from hipsnet.collective.exchange import Exchange, mesh, ring, server
-from hipsnet.collective.hierarchy import Thread, build_hierarchy, rotated
-from hipsnet.collective.schedule import Schedule
+from hipsnet.collective.hierarchy import Hierarchy, Thread, rotated
 from hipsnet.errors import InputError
-from hipsnet.topology import Fabric, HipsLevels
+from hipsnet.topology import FabricKind, HipsLevels
 
 EXCHANGES = ("mesh", "ring", "ps")
 
 
-def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: bool = False) -> Schedule:
-    """Return the schedule of an all-reduce of `count` elements.
+def hierarchy(shape: FabricKind, exchange: tuple[str, ...] = (), one_way: bool = False) -> Hierarchy:
+    """Return the threads of HiPS on a fabric of this shape.
 
     `exchange` is the algorithm inside the groups of a level (mesh, ring or ps): empty for the fabric's
     default (mesh on BCube, ring on Torus), one name for all levels, or one name for each level. With ps, one
@@ -31,16 +30,16 @@ def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: b
     only. Raises InputError if the fabric has no levels, if the number or the names of the exchanges are
     wrong, or if `one_way` is given without torus rings.
     """
-    levels, dims = _levels(fabric), fabric.dims
+    levels, dims = _levels(shape), shape.radices
     names, ports = _per_level(exchange, levels), tuple(map(np.array, levels.ports))
     if one_way and not (levels.has_rings and "ring" in names):
         raise InputError(
-            f"one_way requires a torus with ring exchange; found {fabric.shape.title} with {', '.join(names)}"
+            f"one_way requires a torus with ring exchange; found {shape.title} with {', '.join(names)}"
         )
     rings = [name == "ring" and side > 2 for name, side in zip(names, dims, strict=True)]
     directions = (1, -1) if levels.has_rings and any(rings) and not one_way else (1,)
     used = [1 if one_way and ring else len(set(found[1:])) for found, ring in zip(ports, rings, strict=True)]
-    threads = [
+    threads = tuple(
         Thread(
             share / len(directions),
             rotated(len(dims), start),
@@ -50,16 +49,14 @@ def build(fabric: Fabric, count: int, exchange: tuple[str, ...] = (), one_way: b
         )
         for start, share in enumerate(_shares(names, dims, used))
         for direction in directions
-    ]
-    return build_hierarchy("hips", dims, count, threads)
+    )
+    return Hierarchy(dims, threads)
 
 
-def _levels(fabric: Fabric) -> HipsLevels:
-    if fabric.shape.hips is None:
-        raise InputError(
-            f"hips is not defined on {fabric.shape.title}: {fabric.shape.no_hips}; use ring, mesh or ps"
-        )
-    return fabric.shape.hips
+def _levels(shape: FabricKind) -> HipsLevels:
+    if shape.hips is None:
+        raise InputError(f"hips is not defined on {shape.title}: {shape.no_hips}; use ring, mesh or ps")
+    return shape.hips
 
 
 def _per_level(exchange: tuple[str, ...], levels: HipsLevels) -> tuple[str, ...]:

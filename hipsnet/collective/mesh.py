@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from hipsnet.collective import exchange
-from hipsnet.collective.flat import build_flat
-from hipsnet.collective.schedule import Schedule
-from hipsnet.topology import Fabric
+from hipsnet.collective.flat import flat
+from hipsnet.collective.hierarchy import Hierarchy
+from hipsnet.topology import FabricKind
 
 
-def build(fabric: Fabric, count: int) -> Schedule:
-    """Return the schedule on any fabric, with one thread for each port of a server."""
-    return build_flat("mesh", fabric, count, exchange.mesh(len(fabric.servers)))
+def hierarchy(shape: FabricKind) -> Hierarchy:
+    """Return the threads on any fabric, one for each port of a server."""
+    return flat(shape, exchange.mesh(prod(shape.radices)))

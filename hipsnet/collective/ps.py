@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from hipsnet.collective import exchange
-from hipsnet.collective.flat import build_flat
-from hipsnet.collective.schedule import Schedule
+from hipsnet.collective.flat import flat
+from hipsnet.collective.hierarchy import Hierarchy
 from hipsnet.errors import InputError
-from hipsnet.topology import Fabric
+from hipsnet.topology import FabricKind
 
 
-def build(fabric: Fabric, count: int, servers: int = 1) -> Schedule:
-    """Return the schedule; ranks 0 to `servers` - 1 are servers and workers. One thread for each port.
+def hierarchy(shape: FabricKind, servers: int = 1) -> Hierarchy:
+    """Return the threads, one for each port; ranks 0 to `servers` - 1 are servers and workers.
 
     Raises InputError if there are fewer ranks than servers.
     """
-    ranks = len(fabric.servers)
+    ranks = prod(shape.radices)
     if not 1 <= servers <= ranks:
         raise InputError(f"servers: found {servers}; allowed: 1 to {ranks}, the number of ranks")
-    return build_flat("ps", fabric, count, exchange.server(ranks, servers))
+    return flat(shape, exchange.server(ranks, servers))
