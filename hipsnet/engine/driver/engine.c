@@ -19,10 +19,11 @@ struct engine {
 	pthread_cond_t changed; /* the drive is free, a call has ended, or the engine stops */
 	pthread_t thread;
 	bool has_thread, stops;
-	bool is_driven, thread_drives;
+	bool is_driven, thread_drives, is_kicked;
 	u32 waiters;   /* callers waiting to drive */
 	u64 driven_ns; /* the last time that a caller drove */
 	u64 next_tick_ns;
+	u64 wakes_ns; /* when the driving thread wakes up; 0 if it does not sleep */
 };
 
 static u64 clock_now(void)
@@ -33,15 +34,36 @@ static u64 clock_now(void)
 	return (u64)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static u64 earlier(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+/* Ends the sleep of the driving thread. */
 static void kick(struct engine *engine)
 {
-	eventfd_write(engine->kick, 1);
+	if (!engine->is_kicked)
+		eventfd_write(engine->kick, 1);
+	engine->is_kicked = true;
+}
+
+/* When the wire must be driven, independent of arrivals. */
+static u64 due_ns(const struct engine *engine)
+{
+	return engine->operations->due_ns ? engine->operations->due_ns(engine->wire) : NEVER;
+}
+
+static void flush(struct engine *engine, u64 now_ns)
+{
+	engine->operations->flush(engine->wire, engine->core, now_ns);
+	if (due_ns(engine) < engine->wakes_ns)
+		kick(engine);
 }
 
 static void post(struct engine *engine, u64 now_ns)
 {
 	core_push(engine->core);
-	engine->operations->flush(engine->wire, engine->core, now_ns);
+	flush(engine, now_ns);
 }
 
 /* Processes arrivals and timeouts, and posts. With the lock held. */
@@ -61,11 +83,18 @@ static void process(struct engine *engine)
 /* Sleeps once, at most until `until_ns`, then processes. Releases the lock while it sleeps. */
 static void drive(struct engine *engine, u64 until_ns)
 {
-	u64 now_ns = clock_now(), wake_ns = engine->next_tick_ns < until_ns ? engine->next_tick_ns : until_ns;
+	u64 now_ns = clock_now();
+	u64 wake_ns = earlier(until_ns, earlier(engine->next_tick_ns, due_ns(engine)));
+	eventfd_t kicks;
 
+	engine->wakes_ns = wake_ns;
 	pthread_mutex_unlock(&engine->lock);
 	engine->operations->wait(engine->wire, engine->kick, wake_ns > now_ns ? wake_ns - now_ns : 0);
 	pthread_mutex_lock(&engine->lock);
+	engine->wakes_ns = 0;
+	if (engine->is_kicked)
+		eventfd_read(engine->kick, &kicks);
+	engine->is_kicked = false;
 	process(engine);
 }
 
@@ -85,10 +114,10 @@ static void free_drive(struct engine *engine)
 	pthread_cond_broadcast(&engine->changed);
 }
 
-/* A caller drove recently and is likely to call again. */
-static bool lingers(const struct engine *engine, u64 now_ns)
+/* Until when nobody needs to drive: a caller drove recently and is likely to call again. */
+static u64 linger_ns(const struct engine *engine)
 {
-	return !core_active(engine->core) && now_ns - engine->driven_ns < ENGINE_LINGER_NS;
+	return core_active(engine->core) ? 0 : earlier(engine->driven_ns + ENGINE_LINGER_NS, due_ns(engine));
 }
 
 static void *run(void *argument)
@@ -97,24 +126,26 @@ static void *run(void *argument)
 
 	pthread_mutex_lock(&engine->lock);
 	while (!engine->stops) {
-		u64 now_ns = clock_now();
-		eventfd_t kicks;
-
 		if (engine->is_driven || engine->waiters) {
 			wait_for_change(engine, NEVER);
 			continue;
 		}
-		if (lingers(engine, now_ns)) {
-			wait_for_change(engine, engine->driven_ns + ENGINE_LINGER_NS);
+		if (clock_now() < linger_ns(engine)) {
+			wait_for_change(engine, linger_ns(engine));
 			continue;
 		}
 		engine->is_driven = engine->thread_drives = true;
 		drive(engine, NEVER);
-		eventfd_read(engine->kick, &kicks);
 		free_drive(engine);
 	}
 	pthread_mutex_unlock(&engine->lock);
 	return NULL;
+}
+
+static void start_thread(struct engine *engine)
+{
+	if (!engine->has_thread)
+		engine->has_thread = !pthread_create(&engine->thread, NULL, run, engine);
 }
 
 struct engine *engine_open(const struct core_config *config, const struct wire_operations *operations,
@@ -139,6 +170,8 @@ struct engine *engine_open(const struct core_config *config, const struct wire_o
 		return NULL;
 	}
 	process(engine);
+	if (operations->due_ns)
+		start_thread(engine);
 	return engine;
 }
 
@@ -178,12 +211,6 @@ void engine_close(struct engine *engine, u64 timeout_ns)
 	pthread_cond_destroy(&engine->changed);
 	pthread_mutex_destroy(&engine->lock);
 	free(engine);
-}
-
-static void start_thread(struct engine *engine)
-{
-	if (!engine->has_thread)
-		engine->has_thread = !pthread_create(&engine->thread, NULL, run, engine);
 }
 
 u32 engine_submit(struct engine *engine, const struct plan *plan, const struct signature *signature,
@@ -262,7 +289,7 @@ void engine_fail(struct engine *engine, const char *words)
 {
 	pthread_mutex_lock(&engine->lock);
 	core_fail(engine->core, FAILURE_LOCAL, words);
-	engine->operations->flush(engine->wire, engine->core, clock_now());
+	flush(engine, clock_now());
 	pthread_cond_broadcast(&engine->changed);
 	pthread_mutex_unlock(&engine->lock);
 }

@@ -6,9 +6,10 @@
  * Everything but the sleep happens under one lock, which also guards submissions; so a submission posts its
  * first sends itself, without a thread switch. The driving thread is:
  * - a caller that waits for a call: a small call with an immediate wait needs no thread switch;
- * - otherwise the progress thread. It starts when a call is first left under way without a waiting caller. It
- *   yields the drive to a caller at once, and takes it back when calls are left under way, or after
- *   ENGINE_LINGER_NS: so it does not interfere with a program that calls in a loop.
+ * - otherwise the progress thread. It starts when a call is first left under way without a waiting caller, or
+ *   with the engine if the wire must be driven at all times. It yields the drive to a caller at once, and
+ * takes it back when calls are left under way, when the wire has something to do, or after ENGINE_LINGER_NS:
+ * so it does not interfere with a program that calls in a loop.
  *
  * Ownership: the plan and the buffers of a call must stay valid until engine_wait() or engine_poll() reports
  * that the call is done or has failed; no thread accesses them after that. The lock guards the core and the

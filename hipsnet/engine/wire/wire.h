@@ -38,6 +38,13 @@ struct wire_operations {
 	/* Sleeps until `progress` has work, `kick` is readable, or the timeout expires. No lock is held. */
 	void (*wait)(void *wire, int kick, u64 timeout_ns);
 
+	/*
+	 * When `progress` and `flush` have work, independent of arrivals: acknowledgements, retransmissions,
+	 * data that waits for a rate. NULL: never, because the kernel does that; else some thread always
+	 * drives.
+	 */
+	u64 (*due_ns)(void *wire);
+
 	/* Drops the writes not yet started; they are not reported as sent. */
 	void (*abandon)(void *wire);
 
