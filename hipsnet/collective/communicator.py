@@ -14,8 +14,9 @@ from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.endpoints import node_ports, receiver_ports
 from hipsnet.collective.executor import Executor, Reduction, Timeouts
 from hipsnet.collective.memory import as_array
-from hipsnet.collective.plan import Plan, Route, chunk_elements, compile_plan
+from hipsnet.collective.plan import Route, chunk_elements, compile_plan
 from hipsnet.collective.schedule import Schedule
+from hipsnet.collective.segments import Plan, as_objects
 from hipsnet.engine import reduction
 from hipsnet.engine.library import library
 from hipsnet.engine.reduction import DTYPES
@@ -112,7 +113,7 @@ class Communicator:
         schedule = self._schedule(count)
         ports = receiver_ports(self._fabric, schedule.transfers)
         chunk = chunk_elements(schedule, self._settings.chunk_bytes, itemsize)
-        return compile_plan(schedule, self.rank, self._connections, ports.tolist(), chunk)
+        return as_objects(compile_plan(schedule, self.rank, self._connections, ports, chunk))
 
     def _greeting(self) -> Greeting:
         s = self._settings

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from hipsnet.collective import protocol
 from hipsnet.collective.neighbour import Neighbour
-from hipsnet.collective.plan import Plan, Segment
 from hipsnet.collective.progress import Progress
 from hipsnet.collective.protocol import (
     DONE,
@@ -33,6 +32,7 @@ from hipsnet.collective.protocol import (
     Position,
     Ready,
 )
+from hipsnet.collective.segments import Plan, Segment
 from hipsnet.collective.staging import SLOTS, Staging
 from hipsnet.collective.stall import Stall
 from hipsnet.errors import CollectiveError, TransportError

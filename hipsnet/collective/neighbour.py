@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hipsnet.collective.plan import Segment
 from hipsnet.collective.protocol import Ready
+from hipsnet.collective.segments import Segment
 from hipsnet.transport.interface import Peer
 
 

@@ -10,13 +10,14 @@ order, independent of the order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hipsnet.collective.schedule import REDUCE, Schedule, involving
+from hipsnet.engine.plans import SEGMENT, PlanArrays, Rows
 
 CHUNKS_PER_TRANSFER = 4
 """Minimum number of segments per transfer, so that the next stage can start before the transfer ends."""
@@ -27,36 +28,7 @@ SMALLEST_CHUNK_BYTES = 16 << 10
 Route = tuple[int, int, int]
 """(peer's rank, local port, peer's port): the identity of a connection."""
 
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Elements [start, stop) sent over one connection; `number` counts the segments in that direction."""
-
-    index: int
-    connection: int
-    number: int
-    start: int
-    stop: int
-    sends: bool
-    reduces: bool
-    thread: int
-    stage: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One rank's segments: segment i depends on `waits[i]` others; the segments `releases[i]` depend on it.
-
-    No segment is longer than `chunk` elements.
-    """
-
-    count: int
-    chunk: int
-    segments: tuple[Segment, ...]
-    waits: tuple[int, ...]
-    releases: tuple[tuple[int, ...], ...]
-    sends: tuple[tuple[Segment, ...], ...]  # by connection, in the order of sending
-    receives: tuple[tuple[Segment, ...], ...]  # by connection, in the order of arrival
+Numbers = NDArray[np.int64]
 
 
 def chunk_elements(schedule: Schedule, chunk_bytes: int, itemsize: int) -> int:
@@ -68,99 +40,136 @@ def chunk_elements(schedule: Schedule, chunk_bytes: int, itemsize: int) -> int:
 
 
 def compile_plan(
-    schedule: Schedule, rank: int, connections: dict[Route, int], receiver_ports: Sequence[int], chunk: int
-) -> Plan:
+    schedule: Schedule,
+    rank: int,
+    connections: Mapping[Route, int],
+    receiver_ports: NDArray[np.int64],
+    chunk: int,
+    cuts: Sequence[int] = (),
+) -> PlanArrays:
     """Return the plan of `rank`.
 
     `receiver_ports[i]` is the receiver's port of transfer i; `chunk` is the size of the largest segment in
-    elements.
+    elements. No segment contains an element on both sides of one of `cuts` (elements of the vector). All
+    arguments but `rank` and `connections` must be the same on every rank.
     """
-    edges = _chunk_edges(schedule, chunk)
-    events = _events_of(schedule, rank)
-    segments: list[Segment] = []
-    chain = _Chain(len(edges))
-    lanes: tuple[list[list[Segment]], list[list[Segment]]] = (
-        [[] for _ in connections],
-        [[] for _ in connections],
-    )
-    for transfer, sends in events:
-        row = schedule.transfers[transfer]
-        mine, theirs = int(row["level"]), receiver_ports[transfer]
-        route = (int(row["dst"]), mine, theirs) if sends else (int(row["src"]), theirs, mine)
-        connection = connections[route]
-        lane = lanes[0 if sends else 1][connection]
-        for first, last in _runs(edges, int(row["offset"]), int(row["length"]), chunk):
-            segment = Segment(
-                len(segments),
-                connection,
-                len(lane),
-                int(edges[first]),
-                int(edges[last]),
-                sends,
-                int(row["op"]) == REDUCE,
-                int(row["thread"]),
-                int(row["stage"]),
-            )
-            segments.append(segment)
-            lane.append(segment)
-            chain.add(segment.index, sends, range(first, last))
-    waits, releases = chain.links(len(segments))
-    sends_by_connection, receives_by_connection = (tuple(map(tuple, lane)) for lane in lanes)
-    return Plan(
-        schedule.count, chunk, tuple(segments), waits, releases, sends_by_connection, receives_by_connection
-    )
+    bounds = np.unique(np.asarray(cuts, np.int64))
+    edges = _chunk_edges(schedule, bounds, chunk)
+    rows, sends = _events_of(schedule, rank)
+    transfers = schedule.transfers[rows]
+    event, first, last = _runs(edges, bounds, transfers, chunk)
+    segments = np.zeros(len(event), SEGMENT)
+    segments["start"], segments["length"] = edges[first], edges[last] - edges[first]
+    segments["connection"] = _connections_of(transfers, sends, receiver_ports[rows], connections)[event]
+    segments["thread"], segments["stage"] = transfers["thread"][event], transfers["stage"][event]
+    segments["sends"], segments["reduces"] = sends[event], transfers["op"][event] == REDUCE
+    waits, releases = _chains(segments["sends"], first, last)
+    lanes = [
+        _lane(segments, np.flatnonzero(mask), len(connections)) for mask in (sends[event], ~sends[event])
+    ]
+    lengths = schedule.transfers["length"]
+    longest = min(int(lengths.max()), chunk) if len(lengths) else 0
+    return PlanArrays(schedule.count, longest, len(connections), segments, waits, releases, *lanes)
 
 
-def _events_of(schedule: Schedule, rank: int) -> list[tuple[int, bool]]:
-    """(transfer, whether this rank sends it), in order; sends first: a round sends the data from before it."""
+def _events_of(schedule: Schedule, rank: int) -> tuple[Numbers, NDArray[np.bool_]]:
+    """(transfers, whether this rank sends them), in order; sends first: a round sends the data from before it."""
     transfers = schedule.transfers
     rows = np.flatnonzero(involving(transfers, rank))
     receives = transfers["dst"][rows] == rank
     order = np.lexsort((rows, receives, transfers["round"][rows], transfers["stage"][rows]))
-    return [(int(rows[i]), not bool(receives[i])) for i in order]
+    return rows[order], ~receives[order]
 
 
-def _chunk_edges(schedule: Schedule, chunk: int) -> np.ndarray:
+def _connections_of(
+    transfers: NDArray[Any],
+    sends: NDArray[np.bool_],
+    receiver_ports: NDArray[np.int64],
+    connections: Mapping[Route, int],
+) -> NDArray[np.int64]:
+    """The connection of each transfer that this rank sends or receives."""
+    mine = np.where(sends, transfers["level"], receiver_ports)
+    theirs = np.where(sends, receiver_ports, transfers["level"])
+    peers = np.where(sends, transfers["dst"], transfers["src"])
+    routes = zip(peers.tolist(), mine.tolist(), theirs.tolist(), strict=True)
+    return np.array([connections[route] for route in routes], np.int64)
+
+
+def _chunk_edges(schedule: Schedule, bounds: Numbers, chunk: int) -> Numbers:
     starts = schedule.transfers["offset"].astype(np.int64)
-    cuts = np.unique(np.concatenate([starts, starts + schedule.transfers["length"].astype(np.int64)]))
-    inner = [np.arange(a, b, chunk) for a, b in pairwise(cuts)]
-    return np.concatenate([*inner, cuts[-1:]])
+    cuts = np.unique(np.concatenate([starts, starts + schedule.transfers["length"]]))
+    if len(cuts):
+        cuts = np.union1d(cuts, bounds[(bounds > cuts[0]) & (bounds < cuts[-1])])
+    chunks = -(-np.diff(cuts) // chunk)
+    inner = np.repeat(cuts[:-1], chunks) + chunk * _counted(chunks)
+    return np.concatenate([inner, cuts[-1:]])
 
 
-def _runs(edges: np.ndarray, offset: int, length: int, chunk: int) -> list[tuple[int, int]]:
-    """Cut [offset, offset + length) into runs of whole chunks of at most `chunk` elements: (first, last edge)."""
-    first, end = (int(i) for i in np.searchsorted(edges, (offset, offset + length)))
-    runs = []
-    while first < end:
-        last = int(np.searchsorted(edges, edges[first] + chunk, side="right")) - 1
-        runs.append((first, min(last, end)))
-        first = runs[-1][1]
-    return runs
+def _counted(lengths: Numbers) -> Numbers:
+    """0, 1, ... below the first length, then below the second, and so on."""
+    starts = np.cumsum(lengths) - lengths
+    return np.arange(int(lengths.sum())) - np.repeat(starts, lengths)
 
 
-class _Chain:
-    """Builds the dependencies: tracks the last receive into each chunk and the sends since then."""
+def _runs(
+    edges: Numbers, bounds: Numbers, transfers: NDArray[Any], chunk: int
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Cut each transfer into runs of whole chunks of at most `chunk` elements, in order.
 
-    def __init__(self, chunks: int) -> None:
-        self._last_receive = [-1] * chunks
-        self._readers: list[list[int]] = [[] for _ in range(chunks)]
-        self._before: list[set[int]] = []
+    Returns (transfer, first edge, last edge) of each run.
+    """
+    follows = np.searchsorted(edges, edges + chunk, side="right") - 1
+    if len(bounds):
+        next_bound = np.append(bounds, np.iinfo(np.int64).max)[np.searchsorted(bounds, edges, side="right")]
+        follows = np.minimum(follows, np.searchsorted(edges, next_bound))
+    at = np.searchsorted(edges, transfers["offset"])
+    end = np.searchsorted(edges, transfers["offset"] + transfers["length"])
+    number, pieces = np.arange(len(transfers)), []
+    while len(number):
+        last = np.minimum(follows[at], end)
+        pieces.append((number, at, last))
+        is_longer = last < end
+        number, at, end = number[is_longer], last[is_longer], end[is_longer]
+    if not pieces:
+        return (np.empty(0, np.int64),) * 3
+    transfer, first, last = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    order = np.argsort(transfer, kind="stable")
+    return transfer[order], first[order], last[order]
 
-    def add(self, segment: int, sends: bool, chunks: range) -> None:
-        before = {self._last_receive[c] for c in chunks}
-        for c in chunks:
-            if sends:
-                self._readers[c].append(segment)
-            else:
-                before.update(self._readers[c])
-                self._readers[c] = []
-                self._last_receive[c] = segment
-        before.discard(-1)
-        self._before.append(before)
 
-    def links(self, segments: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-        releases: list[list[int]] = [[] for _ in range(segments)]
-        for segment, before in enumerate(self._before):
-            for earlier in before:
-                releases[earlier].append(segment)
-        return tuple(map(len, self._before)), tuple(map(tuple, releases))
+def _chains(sends: NDArray[np.bool_], first: Numbers, last: Numbers) -> tuple[NDArray[np.uint32], Rows]:
+    """The dependencies of the segments, in order, on chunks [first, last): (number of waits, releases)."""
+    count, touched = len(sends), last - first
+    segment = np.repeat(np.arange(count), touched)
+    chunk = np.repeat(first, touched) + _counted(touched)
+    order = np.argsort(chunk, kind="stable")
+    segment, chunk = segment[order], chunk[order]
+    position = np.arange(len(segment))
+    receives = ~sends[segment]
+    # The last receive before each position, and the next one after it.
+    latest = np.maximum.accumulate(np.where(receives, position, -1))
+    before = np.append(-1, latest[:-1])[: len(position)]
+    nearest = np.minimum.accumulate(np.where(receives, position, len(position))[::-1])[::-1]
+    after = np.append(nearest[1:], len(position))[: len(position)]
+    has_before = (before >= 0) & (chunk[before] == chunk)
+    has_after = ~receives & (after < len(position))
+    has_after[has_after] = chunk[after[has_after]] == chunk[has_after]
+    earlier = np.concatenate([segment[before[has_before]], segment[has_after]])
+    later = np.concatenate([segment[has_before], segment[after[has_after]]])
+    pairs = np.unique(earlier * count + later) if len(earlier) else np.empty(0, np.int64)
+    earlier, later = pairs // max(1, count), pairs % max(1, count)
+    return np.bincount(later, minlength=count).astype(np.uint32), _rows(earlier, later, count)
+
+
+def _lane(segments: NDArray[Any], chosen: Numbers, connections: int) -> Rows:
+    """Number the chosen segments by connection; return them as rows."""
+    chosen = chosen[np.argsort(segments["connection"][chosen], kind="stable")]
+    first, rows = _rows(segments["connection"][chosen], chosen, connections)
+    segments["number"][chosen] = _counted(first[1:].astype(np.int64) - first[:-1])
+    return first, rows
+
+
+def _rows(row: NDArray[Any], values: Numbers, count: int) -> Rows:
+    """`values` in `count` rows; `row` is sorted."""
+    first = np.searchsorted(row, np.arange(count + 1)).astype(np.uint32)
+    return first, values.astype(np.uint32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hipsnet.collective.plan import Plan, Segment
+from hipsnet.collective.segments import Plan, Segment
 
 
 class Progress:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +59,6 @@ class PlanArrays:
             setattr(plan, f"first_{name}", _pointer(core, first))
             setattr(plan, name, _pointer(core, rows))
         return plan
-
-
-def rows_of(rows: Sequence[Sequence[int]]) -> Rows:
-    """Lists of numbers as two arrays."""
-    first = np.zeros(len(rows) + 1, np.uint32)
-    np.cumsum([len(row) for row in rows], out=first[1:])
-    return first, np.array([number for row in rows for number in row], np.uint32)
 
 
 def _pointer(core: Core, array: NDArray[np.uint32]) -> Any:

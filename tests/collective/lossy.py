@@ -13,7 +13,8 @@ import numpy as np
 from hipsnet.collective import protocol
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.executor import Executor, Reduction, Timeouts
-from hipsnet.collective.plan import Plan, compile_plan
+from hipsnet.collective.plan import compile_plan
+from hipsnet.collective.segments import Plan, as_objects
 from hipsnet.topology import build, parse
 from tests.transport.meeting import End, meeting
 
@@ -94,4 +95,5 @@ def job(loses: dict[int, Lost] | None = None, timeout_s: float = 10.0) -> Iterat
 def _plan(rank: int, end: End) -> Plan:
     schedule = Algorithm("ring").build(FABRIC, COUNT)
     connections = {(peer.rank, 0, 0): index for index, peer in enumerate(end.peers)}
-    return compile_plan(schedule, rank, connections, [0] * len(schedule.transfers), CHUNK)
+    ports = np.zeros(len(schedule.transfers), np.int64)
+    return as_objects(compile_plan(schedule, rank, connections, ports, CHUNK))

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hipsnet.collective.plan import Plan, Segment
 from hipsnet.collective.progress import Progress
+from hipsnet.collective.segments import Plan, Segment
 
 LENGTH = 20_000  # far more than the interpreter's recursion limit
 

@@ -13,7 +13,7 @@ import numpy as np
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.endpoints import receiver_ports
 from hipsnet.collective.plan import Route, chunk_elements, compile_plan
-from hipsnet.engine.plans import SEGMENT, PlanArrays, rows_of
+from hipsnet.engine.plans import PlanArrays
 from hipsnet.engine.reduction import DTYPES
 from hipsnet.stack.roce.core import Core
 from hipsnet.topology import Fabric
@@ -165,22 +165,6 @@ def plan_of(shape: str, algorithm: Algorithm, rank: int, count: int, itemsize: i
     """The plan of a rank, in chunks of at most `most` elements."""
     fabric, routes = fabric_of(shape), routes_of(shape, algorithm)
     schedule = algorithm.build(fabric, count)
-    ports = receiver_ports(fabric, schedule.transfers).tolist()
+    ports = receiver_ports(fabric, schedule.transfers)
     chunk = min(most, chunk_elements(schedule, most * itemsize, itemsize))
-    plan = compile_plan(schedule, rank, routes[rank], ports, chunk)
-    segments = np.zeros(len(plan.segments), SEGMENT)
-    for at, segment in zip(segments, plan.segments, strict=True):
-        at["start"], at["length"], at["number"] = segment.start, segment.stop - segment.start, segment.number
-        at["connection"], at["thread"], at["stage"] = segment.connection, segment.thread, segment.stage
-        at["sends"], at["reduces"] = segment.sends, segment.reduces
-    longest = int(schedule.transfers["length"].max()) if len(schedule.transfers) else 0
-    return PlanArrays(
-        count,
-        min(longest, chunk),
-        len(routes[rank]),
-        segments,
-        np.array(plan.waits, np.uint32),
-        rows_of(plan.releases),
-        rows_of([[s.index for s in row] for row in plan.sends]),
-        rows_of([[s.index for s in row] for row in plan.receives]),
-    )
+    return compile_plan(schedule, rank, routes[rank], ports, chunk)

@@ -8,7 +8,7 @@ import pytest
 
 from hipsnet.collective import protocol
 from hipsnet.collective.executor import Executor, Timeouts
-from hipsnet.collective.plan import Plan
+from hipsnet.collective.segments import Plan
 from hipsnet.errors import CollectiveError
 from hipsnet.transport.interface import Completion, Event
 from tests.transport.meeting import End, meeting
