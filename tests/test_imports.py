@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "hipsnet.topology",
         "hipsnet.transport",
     },
+    "hipsnet.predict": {ERRORS, UNITS, "hipsnet.collective", "hipsnet.stack", "hipsnet.topology", "kernel"},
     # hipsnet/__init__.py, the face of the library
     "hipsnet": {ERRORS, FAILURES, SETTINGS, "hipsnet.collective"},
 }

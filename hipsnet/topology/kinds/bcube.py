@@ -60,6 +60,10 @@ class BCube(FabricKind):
         return tuple(f"level {level}" for level in range(self.levels))
 
     @property
+    def is_nonblocking(self) -> bool:
+        return self.levels == 1
+
+    @property
     def paths_are_disjoint(self) -> bool:
         return True
 

@@ -76,6 +76,10 @@ class FatTree(FabricKind):
     def cable_levels(self) -> tuple[str, ...]:
         return ("server\u2013edge", "edge\u2013aggregation", "aggregation\u2013core")
 
+    @property
+    def is_nonblocking(self) -> bool:
+        return True
+
     def misfit(self) -> str | None:
         k = self.ports_per_switch
         if self.servers * self.nics > k**3 // 4:

@@ -100,6 +100,11 @@ class FabricKind(Section, ABC):
     def cable_levels(self) -> tuple[str, ...]:
         """The name of each level of cables, in order of `Port.level`."""
 
+    @property
+    def is_nonblocking(self) -> bool:
+        """Whether only the servers' own ports limit traffic, if it is spread evenly over ways of equal cost."""
+        return False
+
     def misfit(self) -> str | None:
         """Return what is contradictory about the parameters, or None."""
         return None

@@ -72,6 +72,10 @@ class LeafSpine(FabricKind):
     def cable_levels(self) -> tuple[str, ...]:
         return ("server\u2013leaf", "leaf\u2013spine")
 
+    @property
+    def is_nonblocking(self) -> bool:
+        return self.leaves == 1 or self.servers * self.nics <= self.spines * self.uplinks
+
     def misfit(self) -> str | None:
         return "1 server" if self.leaves * self.servers < 2 else None
 
