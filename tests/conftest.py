@@ -8,6 +8,11 @@ import signal
 import pytest
 
 
-def pytest_configure() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Let a run that is terminated take down what its fixtures built, as an interrupted one does."""
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", 128 + signal.SIGTERM))
+
+    def terminate(*_: object) -> None:
+        session.shouldstop = "terminated"  # also if the test that is running suppresses the exception
+        pytest.exit("terminated", 128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, terminate)
