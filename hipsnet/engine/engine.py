@@ -108,21 +108,18 @@ class Engine:
         ffi, lib = self._library
         struct = plan.struct(self._library)
         signature = ffi.new("struct signature *")
-        signature.count, signature.buffers = plan.count, len(arrays)
+        signature.count = plan.count
         signature.dtype = DTYPES.index(arrays[0].dtype)
         signature.operation = OPERATIONS.index(operation)
         signature.purpose = purpose
         buffers = ffi.new("struct call_buffer[]", len(arrays))
         first = 0
         for buffer, array in zip(buffers, arrays, strict=True):
-            buffer.memory, buffer.first, buffer.count = (
-                ffi.cast("void *", array.ctypes.data),
-                first,
-                array.size,
-            )
+            buffer.memory = ffi.cast("void *", array.ctypes.data)
+            buffer.first, buffer.count, buffer.has_result = first, array.size, True
             first += array.size
         with self._lock:
-            sequence = int(lib.engine_submit(self._handle, struct, signature, buffers, is_async))
+            sequence = int(lib.engine_submit(self._handle, struct, signature, buffers, len(arrays), is_async))
             work = Work(self, sequence, (plan, struct, tuple(arrays)))
             if sequence:
                 self._kept[sequence] = work

@@ -47,8 +47,8 @@ static void submit(struct rank *rank, u32 number)
 {
 	struct call_of_rank *call = &rank->calls[number];
 	u32 length = length_of(number);
-	struct signature signature = {.count = length, .dtype = 4, .buffers = 1};
-	struct call_buffer buffer = {call->vector, 0, length};
+	struct signature signature = {.count = length, .dtype = 4};
+	struct call_buffer buffer = {call->vector, 0, length, true};
 
 	for (u32 i = 0; i < 2; i++) {
 		call->segments[i] = segments[i];
@@ -68,7 +68,8 @@ static void submit(struct rank *rank, u32 number)
 				   received};
 	for (u32 i = 0; i < length; i++)
 		call->vector[i] = rank->number + i;
-	while (!(call->sequence = engine_submit(rank->engine, &call->plan, &signature, &buffer, number % 2)))
+	while (!(call->sequence =
+			 engine_submit(rank->engine, &call->plan, &signature, &buffer, 1, number % 2)))
 		usleep(100); /* a waiter that is slow still has a call of the window */
 }
 

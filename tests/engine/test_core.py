@@ -119,3 +119,29 @@ def test_a_chain_of_many_thousand_receives(scripted: Core) -> None:
     world.run()
     assert all((calls[0].array == call.result(3)).all() for calls in world.calls)
     world.close()
+
+
+@pytest.mark.parametrize("limits", [Limits(), EAGER], ids=["written", "eager"])
+def test_every_rank_may_divide_the_vector_in_another_way(scripted: Core, limits: Limits) -> None:
+    cuts = (1, 60, 61, 200, 480)
+    for seed in range(6):
+        world = World(scripted, "bcube(3,2)", limits=limits, seed=seed)
+        order = random.Random(seed)
+        for rank in range(world.ranks):
+            bounds = sorted(order.sample(cuts, order.randrange(6)))
+            assert world.submit(rank, Call(500, operation="mean"), cuts, bounds)
+        world.run()
+        for calls in world.calls:
+            assert (calls[0].array == Call(500, operation="mean").result(world.ranks)).all()
+        world.close()
+
+
+def test_a_segment_outside_the_arrays_is_refused(scripted: Core) -> None:
+    world = World(scripted, "bcube(3,2)")
+    assert world.submit(0, Call(500), (), (252,)) is None  # no cut there
+    assert not world.failure(0)
+    for rank in range(world.ranks):
+        assert world.submit(rank, Call(500))
+    world.run()
+    assert all((calls[0].array == Call(500).result(9)).all() for calls in world.calls)
+    world.close()

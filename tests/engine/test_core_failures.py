@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hipsnet.engine.reduction import DTYPES
 from hipsnet.stack.roce.core import Core
-from tests.engine.world import MS, Call, Limits, World
+from tests.engine.world import MS, OPERATIONS, Call, Limits, World
 
 SMALL, LARGE = Call(4), Call(500)
 
@@ -61,6 +61,23 @@ def test_a_rank_that_sends_nothing_is_reported_silent(world: World, call: Call) 
     settle(world, 1.3)
     assert {one[:2] for one in failures(world, {4})} == {(world.core.lib.FAILURE_SILENT, 4)}
     assert world.failure(4)  # its neighbours have reported it
+
+
+def test_the_silence_between_calls_does_not_count(world: World) -> None:
+    """No rank calls, and no heartbeats arrive, for much longer than the timeout."""
+    for rank, routes in enumerate(world.routes):
+        for number in routes.values():
+            world.core.lib.world_cut(world.handle, rank, number, True)
+    settle(world, 3)
+    for rank in range(9):
+        world.submit(rank, LARGE)
+    settle(world, 0.5)
+    assert not any(world.failure(rank) for rank in range(9))
+    for rank, routes in enumerate(world.routes):
+        for number in routes.values():
+            world.core.lib.world_cut(world.handle, rank, number, False)
+    settle(world, 0.1)
+    assert all((calls[0].array == LARGE.result(9)).all() for calls in world.calls)
 
 
 def test_a_segment_that_is_lost_ends_the_call_on_all_ranks(scripted: Core) -> None:
@@ -131,6 +148,12 @@ def test_another_call_on_one_rank(world: World, other: Call) -> None:
         world.submit(rank, other if rank == 5 else SMALL)
     settle(world, 0.1)
     assert {one[0] for one in failures(world)} == {world.core.lib.FAILURE_MISMATCH}
+    for rank in range(9):
+        failure = world.failure(rank)
+        assert {(one.count, one.dtype, one.operation) for one in (failure.ours, failure.theirs)} == {
+            (call.count, DTYPES.index(call.dtype), OPERATIONS.index(call.operation))
+            for call in (SMALL, other)
+        }
 
 
 def test_an_exception_here_ends_the_calls_of_all(world: World) -> None:
@@ -152,8 +175,12 @@ def number(value: int, size: int) -> bytes:
     return value.to_bytes(size, "little")
 
 
-def signature(count: int, dtype: int = 5, operation: int = 0, buffers: int = 1) -> bytes:
-    return number(count, 8) + bytes(12) + bytes([dtype, operation, buffers])
+def signature(count: int, dtype: int = 5, operation: int = 0) -> bytes:
+    return number(count, 8) + bytes(12) + bytes([dtype, operation])
+
+
+def buffers(*first: int) -> bytes:
+    return bytes([len(first)]) + b"".join(number(one, 8) + bytes(4) for one in first)
 
 
 WRONG: dict[str, Callable[[Any], bytes]] = {
@@ -164,13 +191,14 @@ WRONG: dict[str, Callable[[Any], bytes]] = {
     "second hello": lambda _: bytes([HELLO]) + bytes(20),
     "credit for nothing": lambda _: bytes([CREDIT]) + number(7, 4) + bytes(8),
     "credit for free slots": lambda _: bytes([CREDIT]) + bytes(4) + number(1, 8),
-    "dtype": lambda _: bytes([READY]) + bytes(8) + signature(4, dtype=6),
-    "operation": lambda _: bytes([READY]) + bytes(8) + signature(4, operation=6),
-    "buffers": lambda _: bytes([READY]) + bytes(8) + signature(4, buffers=65) + bytes(65 * 4),
-    "a call that has ended": lambda _: bytes([READY]) + bytes(8) + signature(4) + bytes(4),
+    "dtype": lambda _: bytes([READY]) + bytes(8) + signature(4, dtype=6) + buffers(0),
+    "operation": lambda _: bytes([READY]) + bytes(8) + signature(4, operation=6) + buffers(0),
+    "buffers": lambda _: bytes([READY]) + bytes(8) + signature(4) + buffers(*range(65)),
+    "order of buffers": lambda _: bytes([READY]) + number(1, 4) + bytes(4) + signature(4) + buffers(2, 0),
+    "a call that has ended": lambda _: bytes([READY]) + bytes(8) + signature(4) + buffers(0),
     "data of a call that has ended": lambda _: bytes([DATA]) + bytes(12) + signature(4),
     "early data without end": lambda _: bytes([DATA]) + number(9, 4) + bytes(8) + signature(4) + bytes(4000),
-    "long words": lambda _: bytes([ABORT]) + bytes(32) + b"x" * 1001,
+    "long words": lambda _: bytes([ABORT]) + bytes(32 + 44) + b"x" * 1001,
 }
 
 

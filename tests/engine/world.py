@@ -64,8 +64,13 @@ class Submitted:
     """A call of one rank, and the memory that it uses."""
 
     sequence: int
-    array: np.ndarray
+    arrays: list[np.ndarray]
     keeps: list[Any]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The whole vector."""
+        return np.concatenate(self.arrays)
 
 
 @dataclass(eq=False)
@@ -107,24 +112,32 @@ class World:
     def close(self) -> None:
         self.core.lib.world_destroy(self.handle)
 
-    def submit(self, rank: int, call: Call, parts: Sequence[int] = ()) -> Submitted | None:
-        """Submit a call; None if the window is full. `parts` are elements at which the vector is divided."""
+    def submit(
+        self, rank: int, call: Call, cuts: tuple[int, ...] = (), bounds: Sequence[int] = ()
+    ) -> Submitted | None:
+        """Submit a call; None if the window is full.
+
+        Segments are cut at `cuts`; on this rank, the vector is divided into arrays at `bounds`, some of them.
+        """
         ffi, lib = self.core
         chunk = max(1, min(self.limits.slot_bytes // call.dtype.itemsize, call.count))
-        arrays = plan_of(self.shape, self.algorithm, rank, call.count, call.dtype.itemsize, chunk)
+        arrays = plan_of(self.shape, self.algorithm, rank, call.count, call.dtype.itemsize, chunk, cuts)
         plan = arrays.struct(self.core)
-        array = call.vector(rank)
+        parts = [part.copy() for part in np.split(call.vector(rank), list(bounds))]
         signature = ffi.new("struct signature *")
-        signature.count, signature.buffers = call.count, 1
+        signature.count = call.count
         signature.dtype = DTYPES.index(call.dtype)
         signature.operation = OPERATIONS.index(call.operation)
-        buffers = ffi.new("struct call_buffer[]", 1)
-        buffers[0].memory = ffi.cast("void *", array.ctypes.data)
-        buffers[0].count = call.count
-        sequence = lib.core_submit(self.cores[rank], plan, signature, buffers, lib.world_now(self.handle))
+        buffers = ffi.new("struct call_buffer[]", len(parts))
+        for buffer, first, part in zip(buffers, (0, *bounds), parts, strict=True):
+            buffer.memory, buffer.first = ffi.cast("void *", part.ctypes.data), first
+            buffer.count, buffer.has_result = len(part), True
+        sequence = lib.core_submit(
+            self.cores[rank], plan, signature, buffers, len(parts), lib.world_now(self.handle)
+        )
         if not sequence:
             return None
-        submitted = Submitted(int(sequence), array, [arrays, plan])
+        submitted = Submitted(int(sequence), parts, [arrays, plan])
         self.calls[rank].append(submitted)
         lib.world_push(self.handle, rank)
         return submitted
@@ -161,10 +174,18 @@ def routes_of(shape: str, algorithm: Algorithm) -> tuple[dict[Route, int], ...]:
 
 
 @cache
-def plan_of(shape: str, algorithm: Algorithm, rank: int, count: int, itemsize: int, most: int) -> PlanArrays:
+def plan_of(
+    shape: str,
+    algorithm: Algorithm,
+    rank: int,
+    count: int,
+    itemsize: int,
+    most: int,
+    cuts: tuple[int, ...] = (),
+) -> PlanArrays:
     """The plan of a rank, in chunks of at most `most` elements."""
     fabric, routes = fabric_of(shape), routes_of(shape, algorithm)
     schedule = algorithm.build(fabric, count)
     ports = receiver_ports(fabric, schedule.transfers)
     chunk = min(most, chunk_elements(schedule, most * itemsize, itemsize))
-    return compile_plan(schedule, rank, routes[rank], ports, chunk)
+    return compile_plan(schedule, rank, routes[rank], ports, chunk, cuts)

@@ -63,7 +63,7 @@ struct core *core_create(const struct core_config *config, const struct wire_ope
 static void free_call(struct call *call)
 {
 	free(call->lanes);
-	free(call->peer_keys);
+	free(call->peer_buffers);
 	free(call->waits);
 	free(call->held);
 	free(call->stack);
@@ -126,13 +126,45 @@ struct call *find_tagged(struct core *core, u32 connection, u32 tag)
 	return NULL;
 }
 
+static u32 buffer_of(const struct call_buffer *buffers, u32 count, u64 element)
+{
+	u32 low = 0, high = count;
+
+	while (high - low > 1) {
+		u32 middle = (low + high) / 2;
+
+		if (buffers[middle].first <= element)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Whether each segment lies within one buffer. */
+static bool contain(const struct call_buffer *buffers, u32 count, const struct plan *plan)
+{
+	if (count == 1 && !buffers[0].first && buffers[0].count >= plan->count)
+		return true;
+	for (u32 i = 0; i < plan->segments; i++) {
+		const struct plan_segment *at = &plan->segment[i];
+		const struct call_buffer *buffer = &buffers[count ? buffer_of(buffers, count, at->start) : 0];
+
+		if (!count || at->start < buffer->first || at->length > buffer->count ||
+		    at->start - buffer->first > buffer->count - at->length)
+			return false;
+	}
+	return true;
+}
+
 static bool reserve_arrays(struct core *core, struct call *call, u32 segments)
 {
 	u32 connections = core->config.connections;
 
 	if (!call->lanes) {
 		call->lanes = calloc(connections + 1, sizeof(*call->lanes));
-		call->peer_keys = calloc((u64)connections * MESSAGE_BUFFERS + 1, sizeof(*call->peer_keys));
+		call->peer_buffers =
+			calloc((u64)connections * MESSAGE_BUFFERS + 1, sizeof(*call->peer_buffers));
 	}
 	if (segments > call->capacity || !call->waits) {
 		free(call->waits);
@@ -143,12 +175,12 @@ static bool reserve_arrays(struct core *core, struct call *call, u32 segments)
 		call->stack = malloc((segments + 1) * sizeof(*call->stack));
 		call->capacity = segments;
 	}
-	return call->lanes && call->peer_keys && call->waits && call->held && call->stack;
+	return call->lanes && call->peer_buffers && call->waits && call->held && call->stack;
 }
 
 static bool register_buffers(struct core *core, struct call *call)
 {
-	for (u32 i = 0; i < call->signature.buffers; i++) {
+	for (u32 i = 0; i < call->buffer_count; i++) {
 		const struct call_buffer *buffer = &call->buffers[i];
 
 		call->keys[i] = core->wire->register_memory(core->handle, buffer->memory,
@@ -184,8 +216,16 @@ static bool is_eager(const struct core *core, const struct plan *plan, u32 items
 	return (u64)plan->longest * itemsize <= core->config.eager_bytes;
 }
 
+/* The silence of a peer counts from the moment at which it is awaited. */
+static void await_from(struct core *core, u64 now_ns)
+{
+	for (u32 i = 0; i < core->config.connections; i++)
+		if (!is_awaited(core, i))
+			core->connections[i].heard_ns = now_ns;
+}
+
 u32 core_submit(struct core *core, const struct plan *plan, const struct signature *signature,
-		const struct call_buffer *buffers, u64 now_ns)
+		const struct call_buffer *buffers, u32 count, u64 now_ns)
 {
 	struct call *call = &core->calls[(core->submitted + 1) % CORE_WINDOW];
 	u32 itemsize = reduce_itemsize(signature->dtype);
@@ -195,11 +235,15 @@ u32 core_submit(struct core *core, const struct plan *plan, const struct signatu
 		return 0;
 	if (!is_eager(core, plan, itemsize) && (u64)plan->longest * itemsize > core->config.slot_bytes)
 		return 0;
+	if (count > MESSAGE_BUFFERS || !contain(buffers, count, plan))
+		return 0;
+	await_from(core, now_ns);
 	call->plan = plan;
 	call->signature = *signature;
 	call->itemsize = itemsize;
 	call->is_eager = is_eager(core, plan, itemsize);
-	memcpy(call->buffers, buffers, signature->buffers * sizeof(*buffers));
+	memcpy(call->buffers, buffers, count * sizeof(*buffers));
+	call->buffer_count = count;
 	if (!call->is_eager && !register_buffers(core, call))
 		return 0;
 	call->sequence = ++core->submitted;
@@ -254,22 +298,31 @@ const struct core_events *core_events(void)
 	return &events;
 }
 
-/* The memory of a segment, its buffer and its byte offset there. A segment lies within one buffer. */
-void *address_of(const struct call *call, const struct plan_segment *segment, u32 *buffer, u64 *offset)
+/* The memory of a segment, which lies within one buffer. */
+void *address_of(const struct call *call, const struct plan_segment *segment)
 {
-	u32 low = 0, high = call->signature.buffers;
+	const struct call_buffer *buffer =
+		&call->buffers[buffer_of(call->buffers, call->buffer_count, segment->start)];
+
+	return (u8 *)buffer->memory + (segment->start - buffer->first) * call->itemsize;
+}
+
+/* The buffer of the peer that contains a segment, and its byte offset there. */
+struct message_buffer place_at_peer(const struct call *call, const struct plan_segment *segment, u64 *offset)
+{
+	const struct message_buffer *buffers = &call->peer_buffers[segment->connection * MESSAGE_BUFFERS];
+	u32 low = 0, high = call->lanes[segment->connection].peer_buffers;
 
 	while (high - low > 1) {
 		u32 middle = (low + high) / 2;
 
-		if (call->buffers[middle].first <= segment->start)
+		if (buffers[middle].first <= segment->start)
 			low = middle;
 		else
 			high = middle;
 	}
-	*buffer = low;
-	*offset = (segment->start - call->buffers[low].first) * call->itemsize;
-	return (u8 *)call->buffers[low].memory + *offset;
+	*offset = (segment->start - buffers[low].first) * call->itemsize;
+	return buffers[low];
 }
 
 /* Completes a segment that was sent, or that arrived and has no open dependencies, and all that it releases.
@@ -302,8 +355,10 @@ void complete_segment(struct core *core, struct call *call, u32 segment)
 
 static void divide(const struct call *call, u32 ranks)
 {
-	for (u32 i = 0; i < call->signature.buffers; i++)
-		reduce_divide(call->signature.dtype, call->buffers[i].memory, ranks, call->buffers[i].count);
+	for (u32 i = 0; i < call->buffer_count; i++)
+		if (call->buffers[i].has_result)
+			reduce_divide(call->signature.dtype, call->buffers[i].memory, ranks,
+				      call->buffers[i].count);
 }
 
 static void take_from_order(struct core *core, u32 place)
@@ -322,7 +377,7 @@ void finish_if_done(struct core *core, struct call *call)
 		return;
 	if (call->signature.operation == CALL_MEAN)
 		divide(call, core->config.ranks);
-	for (u32 i = 0; !call->is_eager && i < call->signature.buffers; i++)
+	for (u32 i = 0; !call->is_eager && i < call->buffer_count; i++)
 		core->wire->deregister_memory(core->handle, call->keys[i]);
 	call->state = CALL_DONE;
 	take_from_order(core, call->sequence % CORE_WINDOW);

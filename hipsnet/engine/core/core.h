@@ -51,7 +51,7 @@ enum failure_reason {
 	FAILURE_SILENT,   /* values[0]: ns */
 	FAILURE_ABSENT,   /* alive, but not in the call: values[0]: ns, values[1]: its last call */
 	FAILURE_STALLED,  /* values[0]: ns without progress of any rank; values[1]: sequence << 32 | stage */
-	FAILURE_MISMATCH, /* words: both signatures */
+	FAILURE_MISMATCH, /* both signatures; values[0]: sequence */
 	FAILURE_PROTOCOL, /* words: the violation */
 	FAILURE_LOCAL,    /* words: the error on this rank */
 	FAILURE_REASONS,
@@ -66,7 +66,7 @@ struct core_failure {
 	int connection;     /* the connection on which this rank detected it, or -1 */
 	u64 values[2];
 	char words[MESSAGE_REASON + 1];
-	struct signature ours, theirs; /* of a mismatch */
+	struct signature ours, theirs; /* of a mismatch: of the rank that detected it, and of the culprit */
 	u32 sequence;                  /* of the oldest failed call */
 };
 
@@ -79,10 +79,15 @@ enum call_state {
 	CALL_FAILED,
 };
 
+/*
+ * An array that holds elements [first, first + count) of the vector on this rank. A rank needs arrays only
+ * for the elements that its segments touch; other ranks may divide the vector in another way. Each segment
+ * lies within one array on both ranks.
+ */
 struct call_buffer {
 	void *memory;
-	u64 first; /* index of its first element in the vector */
-	u64 count; /* elements */
+	u64 first, count;
+	bool has_result; /* a mean: divide these elements at the end */
 };
 
 /* The progress of a call, for messages and for `hipsnet jobs`. */
@@ -101,11 +106,11 @@ bool core_start(struct core *core, u64 now_ns);
 
 /*
  * Submits a call and returns its number; 0 if CORE_WINDOW calls are under way, memory is short, the wire
- * cannot register a buffer, or a call has failed. The caller keeps the plan and the buffers valid until the
- * call is done.
+ * cannot register a buffer, a segment lies outside the buffers, or a call has failed. The buffers are in
+ * ascending order. The caller keeps the plan and the memory valid until the call is done.
  */
 u32 core_submit(struct core *core, const struct plan *plan, const struct signature *signature,
-		const struct call_buffer *buffers, u64 now_ns);
+		const struct call_buffer *buffers, u32 count, u64 now_ns);
 
 enum call_state core_state(const struct core *core, u32 sequence);
 
@@ -144,5 +149,10 @@ const struct core_failure *core_failure(const struct core *core);
 u32 core_active(const struct core *core); /* calls under way */
 bool core_where(const struct core *core, u32 sequence, struct call_standing *standing);
 
-/* Time since the last arrival on an awaited connection, for warnings; 0 if it is not awaited. */
-u64 core_silent_ns(const struct core *core, u32 connection, u64 now_ns);
+/* How long an awaited peer has sent nothing, or (absent) has not entered the oldest call that awaits it. */
+struct peer_delay {
+	u64 silent_ns, absent_ns;
+	u32 sequence; /* of that call; 0 if the peer is not awaited */
+};
+
+struct peer_delay core_delay(const struct core *core, u32 connection, u64 now_ns);

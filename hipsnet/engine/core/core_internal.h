@@ -30,6 +30,7 @@ struct lane {
 	u32 tag;      /* of writes */
 	bool is_used;
 	bool is_ready; /* the peer's READY has come */
+	u32 peer_buffers;
 };
 
 struct call {
@@ -42,12 +43,13 @@ struct call {
 	u32 segments_left, readies_left;
 	struct call_buffer buffers[MESSAGE_BUFFERS];
 	wire_key keys[MESSAGE_BUFFERS];
-	struct lane *lanes;  /* by connection */
-	wire_key *peer_keys; /* MESSAGE_BUFFERS for each connection */
-	u32 *waits;          /* by segment */
-	struct held *held;   /* by segment */
-	u32 *stack;          /* segments to complete: iterative, as chains can be long */
-	u32 capacity;        /* of the arrays above, in segments */
+	u32 buffer_count;
+	struct lane *lanes;                  /* by connection */
+	struct message_buffer *peer_buffers; /* MESSAGE_BUFFERS for each connection */
+	u32 *waits;                          /* by segment */
+	struct held *held;                   /* by segment */
+	u32 *stack;                          /* segments to complete: iterative, as chains can be long */
+	u32 capacity;                        /* of the arrays above, in segments */
 };
 
 /* A waiting message of an eager call. */
@@ -125,7 +127,8 @@ struct call *find_call(struct core *core, u32 sequence);
 struct call *find_tagged(struct core *core, u32 connection, u32 tag);
 void complete_segment(struct core *core, struct call *call, u32 segment);
 void finish_if_done(struct core *core, struct call *call);
-void *address_of(const struct call *call, const struct plan_segment *segment, u32 *buffer, u64 *offset);
+void *address_of(const struct call *call, const struct plan_segment *segment);
+struct message_buffer place_at_peer(const struct call *call, const struct plan_segment *segment, u64 *offset);
 
 /* receiving.c */
 void protocol_error(struct core *core, u32 connection, const char *words);

@@ -53,6 +53,8 @@ static void abort_all(struct core *core)
 	message.abort.reason = failure->reason;
 	memcpy(message.abort.values, failure->values, sizeof(failure->values));
 	memcpy(message.abort.words, failure->words, sizeof(failure->words));
+	message.abort.ours = failure->ours;
+	message.abort.theirs = failure->theirs;
 	/* Otherwise the ABORT would be queued behind the writes for longer than the peers' timeout. */
 	core->wire->abandon(core->handle);
 	for (u32 i = 0; i < core->config.connections; i++)
@@ -219,11 +221,18 @@ u64 core_tick(struct core *core, u64 now_ns)
 	return now_ns + core->config.heartbeat_ns / TICKS;
 }
 
-u64 core_silent_ns(const struct core *core, u32 connection, u64 now_ns)
+struct peer_delay core_delay(const struct core *core, u32 connection, u64 now_ns)
 {
 	const struct connection *self = &core->connections[connection];
+	const struct call *call = awaiting(core, connection);
+	struct peer_delay delay = {0};
 
-	return !self->is_closed && is_awaited(core, connection) ? now_ns - self->heard_ns : 0;
+	if (!call || self->is_closed)
+		return delay;
+	delay.sequence = call->sequence;
+	delay.silent_ns = now_ns > self->heard_ns ? now_ns - self->heard_ns : 0;
+	delay.absent_ns = self->absent_ns && now_ns > self->absent_ns ? now_ns - self->absent_ns : 0;
+	return delay;
 }
 
 static u64 bytes_of(const struct call *call, u32 connection, u32 count)

@@ -37,7 +37,6 @@ static void put_signature(struct cursor *cursor, const struct signature *signatu
 	put(cursor, signature->purpose, 4);
 	put(cursor, signature->dtype, 1);
 	put(cursor, signature->operation, 1);
-	put(cursor, signature->buffers, 1);
 }
 
 static bool get_signature(struct cursor *cursor, struct signature *signature)
@@ -47,9 +46,7 @@ static bool get_signature(struct cursor *cursor, struct signature *signature)
 	signature->purpose = get(cursor, 4);
 	signature->dtype = get(cursor, 1);
 	signature->operation = get(cursor, 1);
-	signature->buffers = get(cursor, 1);
-	return signature->dtype < REDUCE_DTYPES && signature->operation < CALL_OPERATIONS &&
-	       signature->buffers <= MESSAGE_BUFFERS;
+	return signature->dtype < REDUCE_DTYPES && signature->operation < CALL_OPERATIONS;
 }
 
 static void build_body(const struct message *message, struct cursor *cursor)
@@ -66,8 +63,11 @@ static void build_body(const struct message *message, struct cursor *cursor)
 		put(cursor, message->ready.sequence, 4);
 		put(cursor, message->ready.tag, 4);
 		put_signature(cursor, &message->ready.signature);
-		for (u32 i = 0; i < message->ready.signature.buffers; i++)
-			put(cursor, message->ready.keys[i], 4);
+		put(cursor, message->ready.buffers, 1);
+		for (u32 i = 0; i < message->ready.buffers; i++) {
+			put(cursor, message->ready.buffer[i].first, 8);
+			put(cursor, message->ready.buffer[i].key, 4);
+		}
 		break;
 	case MESSAGE_DATA:
 		put(cursor, message->data.sequence, 4);
@@ -96,6 +96,8 @@ static void build_body(const struct message *message, struct cursor *cursor)
 		put(cursor, message->abort.reason, 4);
 		put(cursor, message->abort.values[0], 8);
 		put(cursor, message->abort.values[1], 8);
+		put_signature(cursor, &message->abort.ours);
+		put_signature(cursor, &message->abort.theirs);
 		memcpy(cursor->at, message->abort.words, words);
 		cursor->at += words;
 		break;
@@ -120,8 +122,15 @@ static bool parse_ready(struct cursor *cursor, struct message_ready *ready)
 	ready->tag = get(cursor, 4);
 	if (!get_signature(cursor, &ready->signature))
 		return false;
-	for (u32 i = 0; i < ready->signature.buffers; i++)
-		ready->keys[i] = get(cursor, 4);
+	ready->buffers = get(cursor, 1);
+	if (ready->buffers > MESSAGE_BUFFERS)
+		return false;
+	for (u32 i = 0; i < ready->buffers; i++) {
+		ready->buffer[i].first = get(cursor, 8);
+		ready->buffer[i].key = get(cursor, 4);
+		if (i && ready->buffer[i].first < ready->buffer[i - 1].first)
+			return false;
+	}
 	return true;
 }
 
@@ -148,6 +157,8 @@ static bool parse_abort(struct cursor *cursor, struct message_abort *abort)
 	abort->reason = get(cursor, 4);
 	abort->values[0] = get(cursor, 8);
 	abort->values[1] = get(cursor, 8);
+	if (!get_signature(cursor, &abort->ours) || !get_signature(cursor, &abort->theirs))
+		return false;
 	words = cursor->end - cursor->at;
 	if (words > MESSAGE_REASON)
 		return false;
@@ -205,5 +216,5 @@ bool message_parse(struct message *message, const u8 *bytes, u32 length)
 bool signature_equals(const struct signature *a, const struct signature *b)
 {
 	return a->count == b->count && a->cuts == b->cuts && a->purpose == b->purpose &&
-	       a->dtype == b->dtype && a->operation == b->operation && a->buffers == b->buffers;
+	       a->dtype == b->dtype && a->operation == b->operation;
 }

@@ -12,12 +12,12 @@
 #include "engine/core/stall.h"
 #include "wire/types.h"
 
-#define MESSAGE_BUFFERS 64   /* maximum number of arrays in a vector */
+#define MESSAGE_BUFFERS 64   /* maximum number of arrays that hold a vector */
 #define MESSAGE_REASON  1000 /* bytes of words in an ABORT */
 
 enum message_kind {
 	MESSAGE_HELLO,     /* the key of the staging slots; the first message of a connection */
-	MESSAGE_READY,     /* the sender has submitted this call; the keys of its arrays */
+	MESSAGE_READY,     /* the sender has submitted this call; its arrays */
 	MESSAGE_DATA,      /* a segment of a small call, with the call's signature */
 	MESSAGE_CREDIT,    /* slots that are free again */
 	MESSAGE_HEARTBEAT, /* the sender is alive; its last call and its progress */
@@ -38,10 +38,15 @@ enum call_operation {
 /* The parameters of a call that must be the same on every rank. */
 struct signature {
 	u64 count;   /* elements */
-	u64 cuts;    /* a digest of the division of the vector into arrays */
-	u32 purpose; /* a digest of the collective, its root and its algorithm */
+	u64 cuts;    /* a digest of the boundaries between arrays, and of uneven counts */
+	u32 purpose; /* the collective, its algorithm and its root: a number that the core only compares */
 	u8 dtype, operation;
-	u8 buffers;
+};
+
+/* An array of the sender that peers write into: its key, and the index of its first element in the vector. */
+struct message_buffer {
+	u64 first;
+	u32 key;
 };
 
 struct message_hello {
@@ -54,7 +59,8 @@ struct message_ready {
 	u32 sequence;
 	u32 tag; /* number of this call among those that use the connection for writes */
 	struct signature signature;
-	u32 keys[MESSAGE_BUFFERS];
+	u32 buffers;
+	struct message_buffer buffer[MESSAGE_BUFFERS]; /* in ascending order */
 };
 
 struct message_data {
@@ -80,8 +86,9 @@ struct message_heartbeat {
 struct message_abort {
 	int culprit; /* rank, or -1 */
 	u32 seen_by, level;
-	u32 reason;    /* enum failure_reason */
-	u64 values[2]; /* parameters of the reason */
+	u32 reason;                    /* enum failure_reason */
+	u64 values[2];                 /* parameters of the reason */
+	struct signature ours, theirs; /* of a mismatch: the reporter's and the culprit's */
 	char words[MESSAGE_REASON + 1];
 };
 

@@ -25,12 +25,10 @@ void apply(struct core *core, struct call *call, u32 segment)
 	struct held held = call->held[segment];
 	const u8 *from;
 	void *target;
-	u64 offset;
-	u32 buffer;
 
 	if (held.place == PLACE_HERE)
 		return;
-	target = address_of(call, at, &buffer, &offset);
+	target = address_of(call, at);
 	from = held.place == PLACE_EAGER ? connection->eager[held.slot].payload
 					 : connection->staging + (u64)held.slot * core->config.slot_bytes;
 	if (at->reduces)
@@ -96,7 +94,8 @@ void on_ready(struct core *core, struct call *call, u32 connection, const struct
 	lane->is_ready = true;
 	call->readies_left--;
 	stall_progressed(&core->stall, core->now_ns);
-	memcpy(&call->peer_keys[connection * MESSAGE_BUFFERS], ready->keys, sizeof(ready->keys));
+	lane->peer_buffers = ready->buffers;
+	memcpy(&call->peer_buffers[connection * MESSAGE_BUFFERS], ready->buffer, sizeof(ready->buffer));
 	core->may_push = true;
 }
 
@@ -248,6 +247,8 @@ static void take_abort(struct core *core, u32 connection, const struct message_a
 	failure->level = abort->level;
 	memcpy(failure->values, abort->values, sizeof(failure->values));
 	memcpy(failure->words, abort->words, sizeof(failure->words));
+	failure->ours = abort->ours;
+	failure->theirs = abort->theirs;
 	failure->reported_by = connection;
 	failure->connection = -1;
 	fail_at(core, FAILURE_NONE, connection, 0, 0, NULL);

@@ -22,8 +22,9 @@ void send_ready(struct core *core, struct call *call, u32 connection)
 	message.ready.sequence = call->sequence;
 	message.ready.tag = call->lanes[connection].tag;
 	message.ready.signature = call->signature;
-	for (u32 i = 0; i < call->signature.buffers; i++)
-		message.ready.keys[i] = call->keys[i];
+	message.ready.buffers = call->buffer_count;
+	for (u32 i = 0; i < call->buffer_count; i++)
+		message.ready.buffer[i] = (struct message_buffer){call->buffers[i].first, call->keys[i]};
 	if (!send_control(core, connection, &message))
 		fail_at(core, FAILURE_LOCAL, -1, 0, 0,
 			"the send queue is full: cannot send a control message");
@@ -92,13 +93,11 @@ static bool post_eager(struct core *core, struct call *call, u32 connection, u32
 	u32 reserve = is_oldest(core, call, connection) ? 0 : core->config.reserve;
 	struct message message = {.kind = MESSAGE_DATA};
 	u8 header[MESSAGE_HEADER_MAX];
-	u64 offset;
-	u32 buffer;
 	const void *payload;
 
 	if (under_way + reserve >= core->config.eager_slots)
 		return false;
-	payload = address_of(call, at, &buffer, &offset);
+	payload = address_of(call, at);
 	message.data.sequence = call->sequence;
 	message.data.number = at->number;
 	message.data.eager_emptied = self->eager_emptied;
@@ -137,8 +136,7 @@ static bool post_write(struct core *core, struct call *call, u32 connection, u32
 	int slot = IN_PLACE;
 	wire_key key;
 	u64 offset;
-	u32 buffer;
-	const void *data = address_of(call, at, &buffer, &offset);
+	const void *data = address_of(call, at);
 
 	if (self->in_flight == CORE_IN_FLIGHT)
 		return false;
@@ -147,7 +145,7 @@ static bool post_write(struct core *core, struct call *call, u32 connection, u32
 		key = self->staging_key;
 		offset = (u64)slot * core->config.slot_bytes;
 	} else {
-		key = call->peer_keys[connection * MESSAGE_BUFFERS + buffer];
+		key = place_at_peer(call, at, &offset).key;
 		if (!lane->is_ready)
 			slot = -1;
 	}

@@ -214,13 +214,13 @@ void engine_close(struct engine *engine, u64 timeout_ns)
 }
 
 u32 engine_submit(struct engine *engine, const struct plan *plan, const struct signature *signature,
-		  const struct call_buffer *buffers, bool is_async)
+		  const struct call_buffer *buffers, u32 count, bool is_async)
 {
 	u64 now_ns = clock_now();
 	u32 sequence;
 
 	pthread_mutex_lock(&engine->lock);
-	sequence = core_submit(engine->core, plan, signature, buffers, now_ns);
+	sequence = core_submit(engine->core, plan, signature, buffers, count, now_ns);
 	if (sequence)
 		post(engine, now_ns);
 	if (is_async) {
@@ -316,12 +316,12 @@ bool engine_where(struct engine *engine, u32 sequence, struct call_standing *sta
 	return is_known;
 }
 
-u64 engine_silent_ns(struct engine *engine, u32 connection)
+struct peer_delay engine_delay(struct engine *engine, u32 connection)
 {
-	u64 silent_ns;
+	struct peer_delay delay;
 
 	pthread_mutex_lock(&engine->lock);
-	silent_ns = core_silent_ns(engine->core, connection, clock_now());
+	delay = core_delay(engine->core, connection, clock_now());
 	pthread_mutex_unlock(&engine->lock);
-	return silent_ns;
+	return delay;
 }

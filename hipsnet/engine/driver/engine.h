@@ -38,7 +38,7 @@ void engine_close(struct engine *engine, u64 timeout_ns);
 
 /* As core_submit(). `is_async`: no caller waits for the call immediately, so the progress thread drives. */
 u32 engine_submit(struct engine *engine, const struct plan *plan, const struct signature *signature,
-		  const struct call_buffer *buffers, bool is_async);
+		  const struct call_buffer *buffers, u32 count, bool is_async);
 
 /* Waits until the call is done or has failed; returns CALL_ACTIVE if the timeout expires first. */
 enum call_state engine_wait(struct engine *engine, u32 sequence, u64 timeout_ns);
@@ -53,4 +53,4 @@ void engine_fail(struct engine *engine, const char *words);
 /* A copy of the failure; false if there is none. */
 bool engine_failure(struct engine *engine, struct core_failure *failure);
 bool engine_where(struct engine *engine, u32 sequence, struct call_standing *standing);
-u64 engine_silent_ns(struct engine *engine, u32 connection);
+struct peer_delay engine_delay(struct engine *engine, u32 connection);
