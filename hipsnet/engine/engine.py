@@ -87,7 +87,8 @@ class Engine:
         config.peer_rank, config.peer_level = ranks_of_peers, levels
         for name in ("slots", "slot_bytes", "eager_slots", "reserve"):
             setattr(config, name, getattr(limits, name))
-        config.eager_bytes = min(limits.eager_bytes, wire.message_max - lib.MESSAGE_HEADER_MAX)
+        self._eager_bytes = min(limits.eager_bytes, wire.message_max - lib.MESSAGE_HEADER_MAX)
+        config.eager_bytes = self._eager_bytes
         for name in ("warn", "timeout", "heartbeat"):
             setattr(config, f"{name}_ns", int(getattr(limits, f"{name}_s") * _NS))
         self._wire = wire
@@ -104,7 +105,10 @@ class Engine:
         """Start a call on `arrays` (1-D, C-contiguous, of one dtype), which form a vector of `plan.count` elements.
 
         Each segment of the plan lies within one array. `purpose` must be the same number on every rank.
+        Raises TransportError if the wire cannot register an array; then the call has not started.
         """
+        if plan.longest * arrays[0].itemsize > self._eager_bytes:
+            self._wire.prepare(arrays)
         ffi, lib = self._library
         struct = plan.struct(self._library)
         signature = ffi.new("struct signature *")

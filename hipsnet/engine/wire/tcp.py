@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
+
+from numpy.typing import NDArray
 
 from hipsnet.engine.library import library
 from hipsnet.errors import TransportError
@@ -32,6 +34,9 @@ class TcpWire:
     @property
     def system_calls(self) -> int:
         return int(self.library.lib.tcp_wire_calls(self.handle))
+
+    def prepare(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Any memory can be sent."""
 
     def close(self) -> None:
         self.library.lib.tcp_wire_close(self.handle)

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
+
+from numpy.typing import NDArray
 
 from hipsnet.stack.roce.core import Core
 from hipsnet.transport.interface import Transport
@@ -29,6 +31,12 @@ class Wire(Protocol):
     @property
     def message_max(self) -> int:
         """The size of the longest message with its header, in bytes."""
+
+    def prepare(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Called before a call whose segments are written into arrays: register them, where that takes time.
+
+        The caller keeps `arrays` alive until the call has ended. Raises TransportError.
+        """
 
     def close(self) -> None:
         """Close the connections and free all memory."""
