@@ -120,7 +120,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """
     tier = session.config.getoption("--tier")
     quick = [item for item in session.items if tier_of(item.path).name == "quick"]
-    compiling = [item for item in quick if item.path.relative_to(TESTS).parts[0] in ("engine", "stack")]
+    compiling = [
+        item for item in quick if item.path.relative_to(TESTS).parts[0] in ("engine", "predict", "stack")
+    ]
     labs = [item for item in session.items if TESTS / "lab" in item.path.parents]
     inside = [item for item in session.items if TESTS / "vm" / "inside" in item.path.parents]
     remote = {"all": (quick, labs), "quick": (compiling,)}.get(tier, ())

@@ -54,6 +54,19 @@ class Network:
             for side, end in enumerate(pair)
         }
 
+    def cable_at(self, name: str) -> int:
+        """Return the cable that the port `<node>.p<index>` sends into; InputError if there is no such port."""
+        node, _, port = name.rpartition(".p")
+        cable = self._out.get((node, int(port))) if port.isdecimal() else None
+        if cable is None:
+            raise InputError(f"no cable at {name!r}; name a port like {self._example}")
+        return cable
+
+    @property
+    def _example(self) -> str:
+        port = self.fabric.servers[0].ports[0]
+        return f"{port.node}.{port.name}"
+
     def out_of(self, port: Port) -> int:
         """Return the cable that a port sends into."""
         return self._out[port.node, port.index]
