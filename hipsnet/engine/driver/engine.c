@@ -243,8 +243,11 @@ static bool take_drive(struct engine *engine, u32 sequence, u64 until_ns)
 		wait_for_change(engine, until_ns);
 	}
 	engine->waiters--;
-	if (engine->is_driven || core_state(engine->core, sequence) != CALL_ACTIVE)
+	if (engine->is_driven || core_state(engine->core, sequence) != CALL_ACTIVE) {
+		/* The progress thread may have left the drive to this waiter. */
+		pthread_cond_broadcast(&engine->changed);
 		return false;
+	}
 	return engine->is_driven = true;
 }
 
