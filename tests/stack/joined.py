@@ -57,7 +57,8 @@ def joined(
             with namespace.inside(end.namespace):
                 stack.open_ports([end.port(priority=PRIORITY, **port)])
             memory = np.zeros(size, np.uint8)
-            pair = stack.pair(0, 7, PRIORITY, 64, 256)
+            pair = stack.pair(0, 7, PRIORITY, 64)
+            pair.post_receives(64, 256)
             sides.append(Side(end, stack, pair, memory, stack.register(memory)))
         _connect(sides[0], sides[1], timeout_s)
         _connect(sides[1], sides[0], timeout_s)

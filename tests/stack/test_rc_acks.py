@@ -6,16 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from hipsnet.stack.roce.core import Core
-from tests.stack.link import Side, connect
+from tests.stack.link import NEVER, Side, connect
 
 OPCODE_AT = 14 + 20 + 8
 ACKNOWLEDGE, WRITE_ONLY_IMMEDIATE, SEND_ONLY = 0x11, 0x0B, 0x04
-DELAY_NS = 200_000
+DELAY_NS, LONG_NS = 200_000, 4_000_000
 NOW = 1_000_000_000
 
 
 def pair_of_sides(core: Core, **options: Any) -> tuple[Side, Side]:
-    return connect(core, ack_delay_ns=DELAY_NS, path_mtu=1024, **options)
+    return connect(core, ack_delay_ns=DELAY_NS, send_ack_delay_ns=LONG_NS, path_mtu=1024, **options)
 
 
 def opcodes(side: Side, now: int) -> list[int]:
@@ -66,16 +66,29 @@ def test_alone_it_waits_for_others(core: Core) -> None:
 
 def test_a_flush_sends_it_at_once(core: Core) -> None:
     near, far = pair_of_sides(core)
-    core.lib.rc_flush(far.pair)
+    core.lib.rc_flush(far.pair, NEVER)
     assert opcodes(far, NOW) == [] and not core.lib.rc_is_owing(far.pair)
     one_write(core, near, far, NOW)
     assert opcodes(far, NOW) == [] and core.lib.rc_is_owing(far.pair)
-    core.lib.rc_flush(far.pair)
+    core.lib.rc_flush(far.pair, NEVER)
     assert opcodes(far, NOW) == [ACKNOWLEDGE] and not core.lib.rc_is_owing(far.pair)
     assert core.lib.rc_is_owing(near.pair) is False
     assert near.send(b"one")
     assert core.lib.rc_is_owing(near.pair)
     assert opcodes(near, NOW) == [SEND_ONLY] and not core.lib.rc_is_owing(near.pair)
+
+
+def test_the_ack_of_a_send_waits_longer_and_goes_with_that_of_a_write(core: Core) -> None:
+    near, far = pair_of_sides(core)
+    far.receive(16)
+    assert near.send(b"small") and far.take(near.transmit(NOW), NOW)
+    assert far.deadline() == NOW + LONG_NS
+    core.lib.rc_flush(far.pair, NOW + LONG_NS)
+    assert opcodes(far, NOW) == [], "not due before that time"
+    one_write(core, near, far, NOW + 1)
+    assert far.deadline() == NOW + 1 + DELAY_NS
+    assert opcodes(far, NOW + 1 + DELAY_NS) == [ACKNOWLEDGE]
+    assert far.deadline() > NOW + LONG_NS
 
 
 def test_one_in_the_middle_of_a_message_waits_for_nothing(core: Core) -> None:

@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 import kernel
 from hipsnet.node import namespace
 from hipsnet.node.pauses import mapped_pauses, read_pauses
-from hipsnet.stack.ports.loop import Stack, core
+from hipsnet.stack.ports.loop import Stack
 from tests.kernel.frames import pfc
-from tests.stack.line import Line, line
+from tests.stack.line import Line
 from tests.stack.sockets import Socket, memory, socket
 from tests.stack.test_xsk_pauses import PRIORITY, RATE, XOFF, XON, moved, numbers, reasons, through, until
 
@@ -24,15 +21,6 @@ RECENT_S = kernel.constant("POLL_RECENT_NS") / 1e9
 LIFETIME_S = 1.0  # TRANSIT_LIFETIME_NS of ports/transit.h
 SHORT = pfc(1 << PRIORITY, (2600,) * 8)
 SHORT_US = 2600 * 512 * 1_000_000 // RATE  # 67 ms
-
-
-@pytest.fixture(scope="module")
-def row() -> Iterator[Line]:
-    if os.geteuid() != 0:
-        pytest.skip("root: makes network namespaces")
-    core()
-    with line() as made:
-        yield made
 
 
 @contextmanager

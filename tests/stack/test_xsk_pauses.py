@@ -3,36 +3,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from hipsnet.node.forwarding import frames_by_reason, read_counters
 from hipsnet.node.pauses import COUNTERS, read_pauses
 from hipsnet.stack.building import FOLDER
-from hipsnet.stack.ports.loop import Stack, core
+from hipsnet.stack.ports.loop import Stack
 from tests.kernel.frames import pfc
-from tests.stack.line import M_PORTS, Line, line
+from tests.stack.line import M_PORTS, Line
 from tests.stack.passing import ROCE_DSCP, roce_frame, working
 from tests.stack.sockets import Socket, memory, socket
 
 PRIORITY = 3
 RATE = 20_000_000  # an XOFF of 65535 quanta lasts 1.7 s
 XOFF, XON = pfc(1 << PRIORITY), pfc(1 << PRIORITY, (0,) * 8)
-
-
-@pytest.fixture(scope="module")
-def row() -> Iterator[Line]:
-    if os.geteuid() != 0:
-        pytest.skip("root: makes network namespaces")
-    core()
-    with line() as made:
-        yield made
 
 
 @contextmanager

@@ -3,27 +3,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
 from hipsnet.node.storms import read_storms
-from hipsnet.stack.ports.loop import core
-from tests.stack.line import Line, line
+from tests.stack.line import Line
 from tests.stack.sockets import Socket
 from tests.stack.test_xsk_pauses import PRIORITY, XOFF, moved, numbers, reasons, row_at_work, through, until
 
 FRAMES = 20
-
-
-@pytest.fixture(scope="module")
-def row() -> Iterator[Line]:
-    if os.geteuid() != 0:
-        pytest.skip("root: makes network namespaces")
-    core()
-    with line() as made:
-        yield made
 
 
 @pytest.mark.parametrize("action", ["drop", "forward", "alert"])

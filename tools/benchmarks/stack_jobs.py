@@ -151,7 +151,8 @@ def _flow(made: Core, end: End, other: End, pipe: Connection, size: int) -> Iter
         work.open_ports([end.port()])
         memory = np.zeros(size, np.uint8)
         key = work.register(memory)
-        pair = work.pair(0, 0, 3, 64, 64)
+        pair = work.pair(0, 0, 3, 64)
+        pair.post_receives(64, 64)
         number, remote_key = _begin(pipe, (pair.number, key))
         pair.connect(
             0,

@@ -115,27 +115,18 @@ class Stack:
         """Writes with this key are refused from now on."""
         self._core.lib.endpoint_deregister(self._endpoint, key)
 
-    def pair(self, port: int, tag: int, priority: int, depth: int, message_bytes: int) -> Pair:
-        """A new pair that sends through a port, with queues of `depth`; all its receives are posted."""
+    def pair(self, port: int, tag: int, priority: int, depth: int) -> Pair:
+        """A new pair that sends through a port, with queues of `depth`; no receives are posted."""
         lib = self._core.lib
         rc = lib.rc_create(self._endpoint, depth, depth)
         if not rc or not lib.stack_add_pair(self._stack, port, rc, tag, priority):
             raise TransportError(f"at most {PAIRS} connections can be opened")
-        return Pair(self._core, rc, depth, message_bytes)
+        return Pair(self._core, rc)
 
     @property
     def handle(self) -> Any:
         """The `struct stack *`, for loops in C."""
         return self._stack
-
-    def watch(self, descriptor: int) -> None:
-        """Let `poll` return also when this descriptor is readable."""
-        self._core.lib.stack_watch(self._stack, descriptor)
-
-    @property
-    def is_watched_ready(self) -> bool:
-        """Whether the watched descriptor was readable when `poll` last waited."""
-        return bool(self._core.lib.stack_is_watched_ready(self._stack))
 
     def poll(self, timeout_s: float) -> Iterator[Done]:
         """Run the event loop until there are completions, or the time is over.
@@ -156,9 +147,9 @@ class Stack:
         self._core.lib.stack_flush(self._stack, int(timeout_s * 1e9))
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be sent or acknowledged."""
-        return bool(self._core.lib.stack_is_idle(self._stack))
+    def is_owing(self) -> bool:
+        """Whether data, acknowledgements or frames in transit remain to be sent."""
+        return bool(self._core.lib.stack_is_owing(self._stack))
 
     def counters(self, port: int) -> dict[str, int]:
         """The counters of a port (struct stack_port_counters), and its socket's statistics (`socket_*`)."""

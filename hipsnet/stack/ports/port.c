@@ -10,7 +10,6 @@
 #include "wire/pfc.h"
 #include "xsk/pause.h"
 
-#define BATCH      64         /* frames received before any is sent */
 #define SEND_BATCH 16         /* frames sent before PFC frames are received again */
 #define LATE_NS    5000000ULL /* scheduling delay of a process on a busy machine */
 #define LOOK_NS    1000000ULL /* poll interval of a frozen port's fill level */
@@ -74,7 +73,7 @@ static bool sort_frame(struct stack *stack, struct stack_port *port, const struc
 
 u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 {
-	struct xsk_frame frames[BATCH];
+	struct xsk_frame frames[PORT_BATCH];
 	u32 waiting = xsk_waiting(port->xsk), done = 0;
 
 	if (waiting > port->counters.most_waiting)
@@ -86,7 +85,7 @@ u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns)
 		xsk_refill(port->xsk);
 		return 0;
 	}
-	u32 count = xsk_receive(port->xsk, frames, BATCH);
+	u32 count = xsk_receive(port->xsk, frames, PORT_BATCH);
 
 	for (u32 i = 0; i < count; i++) {
 		u32 chunks = frames[i].count;
@@ -216,5 +215,5 @@ bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns)
 		port_wake_at(port, now_ns + PORT_RETRY_NS);
 	if (port->is_frozen)
 		port_wake_at(port, now_ns + LOOK_NS);
-	return count > 0;
+	return count >= SEND_BATCH;
 }

@@ -10,6 +10,7 @@
 #include "ports/stack.h"
 
 #define PORT_RETRY_NS 50000ULL /* when the interface is full */
+#define PORT_BATCH    64       /* frames received before any is sent */
 #define TRANSIT_NONE  (~0U)
 
 /* A pair that sends through the port. */
@@ -63,9 +64,8 @@ struct stack {
 	u32 count;
 	u64 polled_ns; /* the last time that the loop ran */
 	struct held_frame *held;
-	u32 free; /* the first free entry of `held` */
-	int watched;
-	bool is_watched_ready;
+	u32 free;      /* the first free entry of `held` */
+	bool is_busy;  /* a batch was full: run the loop again before a sleep */
 	u64 stream_ns; /* sleep between two wake-ups while frames stream in; else 0 */
 	u32 look_frames, look_completions;
 	u64 look_ns;
@@ -82,5 +82,5 @@ static inline void port_wake_at(struct stack_port *port, u64 at_ns)
 /* Handles a batch of received frames; returns their number. */
 u32 port_receive(struct stack *stack, struct stack_port *port, u64 now_ns);
 
-/* Sends what is due and permitted, at most a batch, and sets wake_ns; false if there was nothing. */
+/* Sends what is due and permitted, at most a batch, and sets wake_ns; true if the batch was full. */
 bool port_send(struct stack *stack, struct stack_port *port, u64 now_ns);

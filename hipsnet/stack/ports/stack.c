@@ -51,7 +51,6 @@ struct stack *stack_open(struct endpoint *endpoint)
 	if (!stack)
 		return NULL;
 	stack->endpoint = endpoint;
-	stack->watched = STACK_NO_WATCH;
 	stack->held = calloc(STACK_TRANSIT_FRAMES, sizeof(*stack->held));
 	if (!stack->held) {
 		free(stack);
@@ -73,6 +72,11 @@ void stack_close(struct stack *stack)
 	}
 	free(stack->held);
 	free(stack);
+}
+
+struct endpoint *stack_endpoint(const struct stack *stack)
+{
+	return stack->endpoint;
 }
 
 static void begin_pauses(struct stack_port *port)
@@ -123,16 +127,6 @@ bool stack_add_pair(struct stack *stack, u32 number, struct rc *rc, u32 tag, u8 
 	return true;
 }
 
-void stack_watch(struct stack *stack, int fd)
-{
-	stack->watched = fd;
-}
-
-bool stack_is_watched_ready(const struct stack *stack)
-{
-	return stack->is_watched_ready;
-}
-
 static u32 collect_pair(const struct stack_pair *pair, struct stack_completion *completions, u32 most)
 {
 	struct rc_completion found;
@@ -161,34 +155,24 @@ static u32 collect(struct stack *stack, struct stack_completion *completions, u3
 	return count;
 }
 
-/* Whether there was anything to send; -errno if a port is gone. */
-static int send_all(struct stack *stack)
+int stack_send(struct stack *stack)
 {
-	bool was_busy = false;
-
 	for (u32 i = 0; i < stack->count; i++) {
-		was_busy |= port_send(stack, stack->ports[i], clock_ns());
+		stack->is_busy |= port_send(stack, stack->ports[i], clock_ns());
 		if (stack->ports[i]->unsent < 0)
 			return stack->ports[i]->unsent;
 	}
-	return was_busy;
+	return 0;
 }
 
-static u32 receive_all(struct stack *stack, u64 now)
+u64 stack_due_ns(const struct stack *stack)
 {
-	u32 frames = 0;
+	u64 due_ns = stack->is_busy ? 0 : RC_NEVER;
 
 	for (u32 i = 0; i < stack->count; i++)
-		frames += port_receive(stack, stack->ports[i], now);
-	return frames;
-}
-
-static u64 wake_ns(const struct stack *stack, u64 latest_ns)
-{
-	for (u32 i = 0; i < stack->count; i++)
-		if (stack->ports[i]->wake_ns < latest_ns)
-			latest_ns = stack->ports[i]->wake_ns;
-	return latest_ns;
+		if (stack->ports[i]->wake_ns < due_ns)
+			due_ns = stack->ports[i]->wake_ns;
+	return due_ns;
 }
 
 /* Lets the program hold frames for paused ports until POLL_RECENT_NS after `until_ns`: kernel/pauses.h. */
@@ -206,16 +190,39 @@ static void note_leave(struct stack *stack)
 		__atomic_store_n(&stack->ports[i]->pauses->polled_ns, 0, __ATOMIC_RELAXED);
 }
 
-/* Sleeps until there may be something to do. To the program it is a poll: a frame ends the sleep. */
-static int sleep_until(struct stack *stack, u64 latest_ns, u64 now_ns)
+u32 stack_receive(struct stack *stack, u64 now_ns)
 {
-	u64 until_ns = wake_ns(stack, latest_ns);
+	u32 frames = 0;
+
+	if (now_ns > stack->polled_ns + TRANSIT_LIFETIME_NS)
+		transit_expire(stack);
+	note_poll(stack, now_ns);
+	stack->is_busy = false;
+	for (u32 i = 0; i < stack->count; i++) {
+		u32 count = port_receive(stack, stack->ports[i], now_ns);
+
+		stack->is_busy |= count == PORT_BATCH;
+		frames += count;
+	}
+	return frames;
+}
+
+void stack_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns)
+{
+	wait_note(stack, frames, completions, now_ns);
+}
+
+/* To the program a sleep is a poll: a frame ends it. */
+int stack_sleep(struct stack *stack, struct pollfd *others, u32 count, u64 until_ns)
+{
+	u64 now_ns = clock_ns();
 
 	if (until_ns > now_ns + MOST_SLEEP_NS)
 		until_ns = now_ns + MOST_SLEEP_NS;
-	if (until_ns > now_ns)
-		note_poll(stack, until_ns);
-	int error = wait_until(stack, until_ns, now_ns);
+	if (until_ns <= now_ns)
+		return 0;
+	note_poll(stack, until_ns);
+	int error = wait_until(stack, others, count, until_ns, now_ns);
 
 	note_poll(stack, clock_ns());
 	return error;
@@ -223,41 +230,38 @@ static int sleep_until(struct stack *stack, u64 latest_ns, u64 now_ns)
 
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most)
 {
-	u64 began = clock_ns(), deadline = began + timeout_ns;
+	u64 deadline = clock_ns() + timeout_ns;
 
-	stack->is_watched_ready = false;
-	if (began > stack->polled_ns + TRANSIT_LIFETIME_NS)
-		transit_expire(stack);
 	for (bool is_first = true;; is_first = false) {
 		/* Pauses are seen before anything is sent. */
 		u64 now = clock_ns();
+		u32 frames = stack_receive(stack, now), count = collect(stack, completions, most);
 
-		note_poll(stack, now);
-		u32 frames = receive_all(stack, now), count = collect(stack, completions, most);
-
-		wait_note(stack, frames, count, now);
+		stack_note(stack, frames, count, now);
 		/* ACKs for these frames leave with the caller's answer to them: one wake-up of the peer. */
 		if (count && !is_first)
 			return (int)count;
-		int sent = send_all(stack);
+		int error = stack_send(stack);
 
-		if (count || sent < 0)
-			return count ? (int)count : sent;
-		if (!sent && !frames && sleep_until(stack, deadline, clock_ns()))
+		if (count || error)
+			return count ? (int)count : error;
+		u64 due_ns = stack_due_ns(stack);
+
+		if (!frames && stack_sleep(stack, NULL, 0, due_ns < deadline ? due_ns : deadline))
 			return 0;
-		if (stack->is_watched_ready || clock_ns() >= deadline)
+		if (clock_ns() >= deadline)
 			return 0;
 	}
 }
 
-static void flush_pairs(struct stack *stack)
+void stack_flush_acks(struct stack *stack, u64 before_ns)
 {
 	for (u32 i = 0; i < stack->count; i++)
 		for (u32 j = 0; j < stack->ports[i]->count; j++)
-			rc_flush(stack->ports[i]->pairs[j].rc);
+			rc_flush(stack->ports[i]->pairs[j].rc, before_ns);
 }
 
-static bool is_owing(const struct stack_port *port)
+static bool is_port_owing(const struct stack_port *port)
 {
 	if (port->unsent > 0)
 		return true;
@@ -270,25 +274,27 @@ static bool is_owing(const struct stack_port *port)
 	return false;
 }
 
+bool stack_is_owing(const struct stack *stack)
+{
+	for (u32 i = 0; i < stack->count; i++)
+		if (is_port_owing(stack->ports[i]))
+			return true;
+	return false;
+}
+
 static int flush_until(struct stack *stack, u64 deadline)
 {
-	bool owing = true;
+	do {
+		stack_receive(stack, clock_ns());
+		stack_flush_acks(stack, RC_NEVER);
+		int error = stack_send(stack);
+		u64 now = clock_ns(), due_ns = stack_due_ns(stack);
 
-	while (owing) {
-		note_poll(stack, clock_ns());
-		receive_all(stack, stack->polled_ns);
-		flush_pairs(stack);
-		int sent = send_all(stack);
-		u64 now = clock_ns();
-
-		owing = false;
-		for (u32 i = 0; i < stack->count; i++)
-			owing |= is_owing(stack->ports[i]);
-		if (sent < 0 || now >= deadline)
-			return sent < 0 ? sent : 0;
-		if (owing && !sent)
-			wait_briefly(wake_ns(stack, deadline), now);
-	}
+		if (error || now >= deadline)
+			return error;
+		if (stack_is_owing(stack) && due_ns > now)
+			wait_briefly(due_ns < deadline ? due_ns : deadline, now);
+	} while (stack_is_owing(stack));
 	return 0;
 }
 
@@ -298,20 +304,6 @@ int stack_flush(struct stack *stack, u64 timeout_ns)
 
 	note_leave(stack);
 	return error;
-}
-
-bool stack_is_idle(struct stack *stack)
-{
-	for (u32 i = 0; i < stack->count; i++) {
-		struct stack_port *port = stack->ports[i];
-
-		if (port->unsent)
-			return false;
-		for (u32 j = 0; j < port->count; j++)
-			if (rc_unacknowledged(port->pairs[j].rc) || !rc_next_deadline(port->pairs[j].rc))
-				return false;
-	}
-	return true;
 }
 
 void stack_freeze(struct stack *stack, u32 port, bool is_frozen)

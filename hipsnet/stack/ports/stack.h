@@ -23,11 +23,12 @@
 #include "xsk/xsk.h"
 
 #define STACK_MOST_PORTS     64
-#define STACK_NO_WATCH       (-1)
+#define STACK_MOST_OTHERS    4    /* descriptors of the caller that end a sleep */
 #define STACK_TRANSIT_FRAMES 4096 /* in transit, of all ports together, at most */
 
 struct stack;
 struct pauses;
+struct pollfd;
 
 struct stack_port_config {
 	u32 key; /* the port's number on its node */
@@ -63,6 +64,7 @@ struct stack_port_counters {
  * short. */
 struct stack *stack_open(struct endpoint *endpoint);
 void stack_close(struct stack *stack);
+struct endpoint *stack_endpoint(const struct stack *stack);
 
 /*
  * Maps the node's map `pauses` (kernel/pauses.h) by its descriptor. It is shared with the ports' program, and
@@ -83,16 +85,36 @@ int stack_add_port(struct stack *stack, struct xsk *xsk, const struct stack_port
 /* The pair sends through this port from now on; false if memory is short. It must outlive the stack. */
 bool stack_add_pair(struct stack *stack, u32 port, struct rc *pair, u32 tag, u8 priority);
 
-/* A descriptor that ends a wait when it is readable, or STACK_NO_WATCH. */
-void stack_watch(struct stack *stack, int fd);
+/*
+ * The parts of a loop: receive, take the pairs' completions (rc_poll_completion), note their number, send,
+ * sleep until stack_due_ns(). Other threads may send, under the caller's lock, while one sleeps without it.
+ */
 
-/* Whether the watched descriptor was readable when the last stack_poll() waited. */
-bool stack_is_watched_ready(const struct stack *stack);
+/* Receives a batch from each port; returns the number of frames. */
+u32 stack_receive(struct stack *stack, u64 now_ns);
+
+/* These frames have completed so many messages: stack_sleep() decides by that how to wait. */
+void stack_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns);
+
+/* Sends a batch on each port; -errno if a port is gone for good. */
+int stack_send(struct stack *stack);
+
+/* When the loop has something to do, independent of arrivals; 0: at once. */
+u64 stack_due_ns(const struct stack *stack);
+
+/* Sleeps until a frame arrives, one of `count` other descriptors is ready (their `revents` are set), or the
+ * time has come; -errno. */
+int stack_sleep(struct stack *stack, struct pollfd *others, u32 count, u64 until_ns);
+
+/* Makes ACKs due at once that are due before `before_ns`. */
+void stack_flush_acks(struct stack *stack, u64 before_ns);
+
+/* Whether data, ACKs or frames in transit remain to be sent. */
+bool stack_is_owing(const struct stack *stack);
 
 /*
- * Receives, sends, and sleeps while there is nothing to do, until there are completions, the watched
- * descriptor is readable, a signal arrives, or `timeout_ns` has passed. Writes at most `most` completions and
- * returns their number; -errno if a port is gone for good.
+ * The whole loop, for a single thread: runs until there are completions, a signal arrives, or `timeout_ns`
+ * has passed. Writes at most `most` completions and returns their number; -errno if a port is gone for good.
  */
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most);
 
@@ -103,9 +125,6 @@ int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *com
  * or -errno if a port is gone for good.
  */
 int stack_flush(struct stack *stack, u64 timeout_ns);
-
-/* Whether anything waits to be sent: packets, acknowledgements, or frames in a transmit ring. */
-bool stack_is_idle(struct stack *stack);
 
 /* A frozen port leaves received frames in its socket, like a host that has hung. For experiments. */
 void stack_freeze(struct stack *stack, u32 port, bool is_frozen);

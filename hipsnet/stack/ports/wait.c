@@ -52,20 +52,28 @@ static struct timespec time_of(u64 ns)
 	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
-static int wait_for_frames(struct stack *stack, u64 wait_ns)
+static int wait_for(struct pollfd *fds, u32 count, u64 wait_ns)
 {
-	struct pollfd fds[STACK_MOST_PORTS + 1];
 	const struct timespec wait = time_of(wait_ns);
+
+	return ppoll(fds, count, &wait, NULL) < 0 ? -errno : 0;
+}
+
+static int wait_for_frames(struct stack *stack, struct pollfd *others, u32 count, u64 wait_ns)
+{
+	struct pollfd fds[STACK_MOST_PORTS + STACK_MOST_OTHERS];
+	int error;
 
 	for (u32 i = 0; i < stack->count; i++)
 		/* A frozen port is readable all the time. */
 		fds[i] = (struct pollfd){.fd = stack->ports[i]->is_frozen ? -1 : xsk_fd(stack->ports[i]->xsk),
 					 .events = POLLIN};
-	fds[stack->count] = (struct pollfd){.fd = stack->watched, .events = POLLIN};
-	if (ppoll(fds, stack->count + 1, &wait, NULL) < 0)
-		return -errno;
-	stack->is_watched_ready = fds[stack->count].revents != 0;
-	return 0;
+	for (u32 i = 0; i < count; i++)
+		fds[stack->count + i] = others[i];
+	error = wait_for(fds, stack->count + count, wait_ns);
+	for (u32 i = 0; i < count && !error; i++)
+		others[i].revents = fds[stack->count + i].revents;
+	return error;
 }
 
 static bool has_come(const struct stack *stack)
@@ -88,13 +96,6 @@ static bool look(const struct stack *stack, u64 until_ns, u64 now_ns)
 	return false;
 }
 
-static int sleep_by_the_clock(const struct stack *stack, u64 most_ns)
-{
-	const struct timespec wait = time_of(most_ns < stack->stream_ns ? most_ns : stack->stream_ns);
-
-	return most_ns && nanosleep(&wait, NULL) < 0 ? -errno : 0;
-}
-
 static u64 left_ns(u64 until_ns, u64 now_ns)
 {
 	return until_ns > now_ns ? until_ns - now_ns : 0;
@@ -108,14 +109,15 @@ void wait_briefly(u64 until_ns, u64 now_ns)
 	nanosleep(&wait, NULL);
 }
 
-int wait_until(struct stack *stack, u64 until_ns, u64 now_ns)
+int wait_until(struct stack *stack, struct pollfd *others, u32 count, u64 until_ns, u64 now_ns)
 {
+	u64 left = left_ns(until_ns, now_ns);
 	int error = 0;
 
 	if (stack->stream_ns)
-		return sleep_by_the_clock(stack, left_ns(until_ns, now_ns));
+		return wait_for(others, count, left < stack->stream_ns ? left : stack->stream_ns);
 	if (!look(stack, until_ns, now_ns))
-		error = wait_for_frames(stack, left_ns(until_ns, clock_ns()));
+		error = wait_for_frames(stack, others, count, left_ns(until_ns, clock_ns()));
 	busy_poll_note(&stack->busy_poll, has_come(stack), clock_ns() - now_ns);
 	return error;
 }

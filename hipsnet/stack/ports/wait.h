@@ -6,13 +6,15 @@
  */
 #pragma once
 
+#include <poll.h>
+
 #include "ports/port.h"
 
 /* Records that `frames` have arrived, and completed `completions` messages. */
 void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns);
 
-/* Sleeps until a frame arrives, a timer expires, or the watched descriptor is readable; -errno. */
-int wait_until(struct stack *stack, u64 until_ns, u64 now_ns);
+/* Sleeps until a frame arrives, one of `count` other descriptors is ready, or the time has come; -errno. */
+int wait_until(struct stack *stack, struct pollfd *others, u32 count, u64 until_ns, u64 now_ns);
 
 /* Sleeps until something is due, at most for a moment: a frame that arrives does not end it. */
 void wait_briefly(u64 until_ns, u64 now_ns);

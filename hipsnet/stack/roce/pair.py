@@ -48,9 +48,14 @@ STATUSES = (
 class Pair:
     """One queue pair. The caller keeps the memory that is sent from unchanged until the completion."""
 
-    def __init__(self, made: Core, rc: Any, depth: int, message_bytes: int) -> None:
+    def __init__(self, made: Core, rc: Any) -> None:
         self._ffi, self._lib = made
         self._rc = rc
+        self._message_bytes = 0
+        self._received = self._ffi.NULL
+
+    def post_receives(self, depth: int, message_bytes: int) -> None:
+        """Post so many receives for messages of at most `message_bytes`."""
         self._message_bytes = message_bytes
         self._received = self._ffi.new("char[]", depth * message_bytes)
         for slot in range(depth):

@@ -209,8 +209,10 @@ void rc_abort(struct rc *rc)
 static void take_request(struct rc *rc, const struct span *frame, const struct packet *packet, u64 now_ns)
 {
 	bool was_due = rc->responder.response != RESPONSE_NONE;
-	u64 delay_ns = packet->parts & PART_LAST ? rc->config.ack_delay_ns : 0;
+	u64 delay_ns = packet->parts & PART_SEND ? rc->config.send_ack_delay_ns : rc->config.ack_delay_ns;
 
+	if (!(packet->parts & PART_LAST))
+		delay_ns = 0;
 	responder_take(rc, frame, packet);
 	if (!was_due || now_ns + delay_ns < rc->responder.ack_at_ns)
 		rc->responder.ack_at_ns = now_ns + delay_ns;
@@ -264,9 +266,10 @@ u32 rc_transmit(struct rc *rc, const struct span *out, u32 spans, u64 now_ns)
 	return bytes;
 }
 
-void rc_flush(struct rc *rc)
+void rc_flush(struct rc *rc, u64 before_ns)
 {
-	rc->responder.ack_at_ns = 0;
+	if (rc->responder.ack_at_ns < before_ns)
+		rc->responder.ack_at_ns = 0;
 }
 
 bool rc_is_owing(const struct rc *rc)

@@ -43,9 +43,10 @@ struct rc_config {
 	bool congestion_control; /* DCQCN: mark packets as ECN capable, slow down on CNPs; needs rate_bps */
 	u32 window;              /* packets in flight, at most */
 	u64 timeout_ns;          /* ACK time-out, from the last packet on; doubles with every time-out */
-	u64 ack_delay_ns; /* how long a message's ACK may wait for others, or for frames to go with it */
-	u64 rate_bps;     /* of frames with their Ethernet header, as HTB counts; 0: no limit */
-	u64 burst_ns;     /* by which a delayed sender may exceed the rate */
+	/* How long the ACK of a write, or of a SEND, may wait for others, or for frames to go with it. */
+	u64 ack_delay_ns, send_ack_delay_ns;
+	u64 rate_bps; /* of frames with their Ethernet header, as HTB counts; 0: no limit */
+	u64 burst_ns; /* by which a delayed sender may exceed the rate */
 };
 
 enum rc_kind {
@@ -139,11 +140,14 @@ u32 rc_frame_max(const struct rc *rc);
 u64 rc_next_deadline(const struct rc *rc);
 
 /*
- * For a caller that will not poll for a while: rc_flush() makes a delayed ACK due at once; rc_is_owing()
- * tells whether frames remain to be sent as soon as timers, rate and pauses permit.
+ * For a caller that will not poll for a while: rc_flush() makes an ACK that is due before `before_ns` due at
+ * once; rc_is_owing() tells whether frames remain to be sent as soon as timers, rate and pauses permit.
  */
-void rc_flush(struct rc *rc);
+void rc_flush(struct rc *rc, u64 before_ns);
 bool rc_is_owing(const struct rc *rc);
+
+/* Removes the posted writes of which no packet was sent. They do not complete. */
+void rc_drop_writes(struct rc *rc);
 
 /* Takes the oldest completion; false if there is none. */
 bool rc_poll_completion(struct rc *rc, struct rc_completion *completion);
@@ -151,5 +155,8 @@ bool rc_poll_completion(struct rc *rc, struct rc_completion *completion);
 /* Puts the pair into RC_ERROR: all posted work completes with RC_FLUSHED. */
 void rc_abort(struct rc *rc);
 
-u32 rc_unacknowledged(const struct rc *rc); /* packets in flight */
+u32 rc_unacknowledged(const struct rc *rc);     /* packets in flight */
+u32 rc_posted(const struct rc *rc);             /* messages posted and not completed */
+enum rc_status rc_refused(const struct rc *rc); /* why this side refused a request; RC_OK: it did not */
+const char *rc_words(u32 status);               /* a status in words; their subject is the peer */
 const struct rc_counters *rc_counters(const struct rc *rc);

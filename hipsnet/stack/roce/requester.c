@@ -43,6 +43,29 @@ void requester_flush(struct rc *rc)
 	side->timer_ns = RC_NEVER;
 }
 
+void rc_drop_writes(struct rc *rc)
+{
+	struct requester *side = &rc->requester;
+	u64 kept = side->oldest;
+
+	/* What was sent once keeps its PSN, also if it is to be sent again. */
+	while (kept != side->posted && side->ring[kept & side->mask].first < side->sent)
+		kept++;
+	if (kept == side->posted)
+		return;
+	side->end = side->ring[kept & side->mask].first;
+	for (u64 at = kept; at != side->posted; at++) {
+		struct message message = side->ring[at & side->mask];
+
+		if (message.is_write)
+			continue;
+		message.first = side->end;
+		side->end += message.packets;
+		side->ring[kept++ & side->mask] = message;
+	}
+	side->posted = kept;
+}
+
 static void fail(struct rc *rc, enum rc_status status)
 {
 	if (rc->requester.oldest != rc->requester.posted)

@@ -14,8 +14,8 @@ MAGIC = b"XDP2"
 BODY = struct.Struct("<4sIIIIII")
 PARAMETERS_BYTES = BODY.size + SEAL_BYTES
 
-RECEIVES = 256
-"""Receives that each end keeps posted; the pair's credits limit the peer to them."""
+RECEIVES = 128
+"""Receives that each end keeps posted: as many as the other end may post messages and writes."""
 
 
 @dataclass(frozen=True)

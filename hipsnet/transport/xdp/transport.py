@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address
 from time import monotonic, monotonic_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from pyroute2 import IPRoute
 
 from hipsnet.errors import TransportError
 from hipsnet.stack.ports.loop import Stack
+from hipsnet.stack.roce.pair import Pair
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.handshake import connect_all
@@ -36,6 +37,9 @@ CHUNK_BYTES = 4096
 ACK_DELAY_NS = 200_000
 """ACKs wait so long for data to go with, and one ACK is sent for several messages: fewer wake-ups of the peer."""
 
+SEND_ACK_DELAY_NS = 4_000_000
+"""Nobody waits for the acknowledgement of a message."""
+
 LATE_NS = 5_000_000
 """How much a pair may catch up after a scheduling delay, at the rate that congestion control permits."""
 
@@ -46,6 +50,14 @@ FIRST_UDP_PORT, UDP_PORTS = 49152, 16384
 DRAIN_STEP_S = 0.05
 FLUSH_S = 0.5
 """Longer than the longest pause at 100 Mbit/s (0.34 s), far shorter than the time-outs of peers."""
+
+
+class Detached(NamedTuple):
+    """A stack, and the pair and the socket of the handshake of each connection, in the order of `connect`."""
+
+    stack: Stack
+    pairs: list[Pair]
+    sockets: list[socket.socket]
 
 
 class XdpTransport:
@@ -71,6 +83,7 @@ class XdpTransport:
         self._farewells: dict[Connection, bytes] = {}
         self._completions: list[Completion] = []
         self._epoll = select.epoll()
+        self._receives = False
 
     @classmethod
     def open(cls, greeting: Greeting, options: Options) -> XdpTransport:
@@ -96,7 +109,7 @@ class XdpTransport:
                 paths = [path_to(netlink, peer) for peer in peers]
             for index, (peer, path, sock) in enumerate(zip(peers, paths, sockets, strict=True)):
                 number = self._port(path, peer)[0]
-                pair = self._stack.pair(number, index, self._qp_attributes.priority, RECEIVES, MESSAGE_LIMIT)
+                pair = self._stack.pair(number, index, self._qp_attributes.priority, RECEIVES)
                 connection = Connection(index, peer, pair)
                 self._connections.append(connection)
                 self._sockets[connection] = sock
@@ -108,7 +121,6 @@ class XdpTransport:
             sock.setblocking(False)
             self._by_descriptor[sock.fileno()] = connection
             self._epoll.register(sock, select.EPOLLIN)
-        self._stack.watch(self._epoll.fileno())
 
     def post_write(
         self,
@@ -144,6 +156,12 @@ class XdpTransport:
         deadline = monotonic() + timeout_s
         while not self._is_drained() and monotonic() < deadline:
             self._work(min(DRAIN_STEP_S, max(0.0, deadline - monotonic())))
+
+    def detach(self) -> Detached:
+        """The connected stack; the caller owns it, and posts the receives. Nothing has been sent or received."""
+        detached = Detached(self._stack, [c.pair for c in self._connections], [*self._sockets.values()])
+        self._epoll.close()
+        return detached
 
     def close(self) -> None:
         for connection, sock in self._sockets.items():
@@ -233,6 +251,7 @@ class XdpTransport:
             retry_count=qp_attributes.retries,
             timeout_ns=4096 << qp_attributes.ack_timeout,
             ack_delay_ns=ACK_DELAY_NS,
+            send_ack_delay_ns=min(SEND_ACK_DELAY_NS, (4096 << qp_attributes.ack_timeout) // 8),
             credits=True,
             burst_ns=LATE_NS,
             congestion_control=self._node.ecn,
@@ -247,8 +266,12 @@ class XdpTransport:
 
     def _work(self, timeout_s: float) -> None:
         """Run the stack; add what happened to the completions."""
+        if not self._receives:
+            for connection in self._connections:
+                connection.pair.post_receives(RECEIVES, MESSAGE_LIMIT)
+        self._receives = True
         try:
-            finished = self._stack.poll(timeout_s)
+            finished = self._stack.poll(min(timeout_s, DRAIN_STEP_S))
         except TransportError as error:
             for connection in list(self._sockets):
                 self._lost(connection, str(error))
@@ -260,13 +283,12 @@ class XdpTransport:
                     self._completions += connection.take(done)
                 except ConnectionLost as lost:
                     self._lost(connection, str(lost))
-        if self._stack.is_watched_ready:
-            # Handled after the stack's frames: a peer sends its last messages before it closes TCP.
-            for descriptor, _ in self._epoll.poll(0):
-                self._hear(self._by_descriptor[descriptor])
+        # Handled after the stack's frames: a peer sends its last messages before it closes TCP.
+        for descriptor, _ in self._epoll.poll(0):
+            self._hear(self._by_descriptor[descriptor])
 
     def _is_drained(self) -> bool:
-        return self._stack.is_idle and all(connection.is_idle for connection in self._sockets)
+        return not self._stack.is_owing and all(connection.is_idle for connection in self._sockets)
 
     def _hear(self, connection: Connection) -> None:
         """The peer reports how much had arrived before it closed, or has ended without a report."""
