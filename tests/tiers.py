@@ -43,6 +43,7 @@ TIERS = (
             "collective/test_engine.py",
             "collective/test_failures.py",
             "collective/test_stalls.py",
+            "engine/test_xdp_cable.py",
             "node/test_aspects.py",
             "node/test_dcbnl.py",
             "node/test_namespace.py",

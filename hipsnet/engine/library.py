@@ -45,11 +45,18 @@ def library() -> Core:
 
 
 def load(
-    folder: Path, name: str = "engine", sources: Sequence[Path] = (), headers: Sequence[Path] = ()
+    folder: Path,
+    name: str = "engine",
+    sources: Sequence[Path] = (),
+    headers: Sequence[Path] = (),
+    link: Sequence[str] = (),
 ) -> Core:
-    """Compile the library with additional `sources`, declared in `headers`, in `folder`, and load it."""
+    """Compile the library with further `sources`, declared in `headers`, in `folder`, and load it.
+
+    `link` are the libraries that these sources need.
+    """
     ffi = FFI()
     every = [Path("wire/types.h"), *(FOLDER / header for header in HEADERS), *headers]
     ffi.cdef("\n".join(declarations(str(header)) for header in every))
     files = [*(str(FOLDER / source) for source in SOURCES), *map(str, sources)]
-    return Core(ffi, ffi.dlopen(str(building.library(name, files, folder, LINK))))
+    return Core(ffi, ffi.dlopen(str(building.library(name, files, folder, (*LINK, *link)))))

@@ -285,19 +285,6 @@ u32 core_active(const struct core *core)
 	return core->active;
 }
 
-const struct core_events *core_events(void)
-{
-	static const struct core_events events = {
-		.sent = core_on_sent,
-		.written = core_on_written,
-		.message = core_on_message,
-		.closed = core_on_closed,
-		.active = core_active,
-	};
-
-	return &events;
-}
-
 /* The memory of a segment, which lies within one buffer. */
 void *address_of(const struct call *call, const struct plan_segment *segment)
 {

@@ -129,17 +129,6 @@ void core_on_written(struct core *core, u32 connection, u32 immediate, u64 now_n
 void core_on_message(struct core *core, u32 connection, const u8 *bytes, u32 length, u64 now_ns);
 void core_on_closed(struct core *core, u32 connection, const char *why);
 
-/* The same as a table, for a wire in a library of its own. */
-struct core_events {
-	void (*sent)(struct core *core, u32 connection, u32 immediate);
-	void (*written)(struct core *core, u32 connection, u32 immediate, u64 now_ns);
-	void (*message)(struct core *core, u32 connection, const u8 *bytes, u32 length, u64 now_ns);
-	void (*closed)(struct core *core, u32 connection, const char *why);
-	u32 (*active)(const struct core *core);
-};
-
-const struct core_events *core_events(void);
-
 /* Fails all calls and sends ABORT to the peers: for an exception in this process, for instance. */
 void core_fail(struct core *core, u32 reason, const char *words);
 

@@ -42,7 +42,7 @@ class Wire(Protocol):
         """Close the connections and free all memory."""
 
 
-WIRES = {"tcp": "hipsnet.engine.wire.tcp"}
+WIRES = {"tcp": "hipsnet.engine.wire.tcp", "xdp": "hipsnet.engine.wire.xdp"}
 """The module of each transport's wire; its function `open_wire` makes a wire of a connected transport."""
 
 
