@@ -74,10 +74,10 @@ def reports(pytestconfig: pytest.Config, tmp_path: Path) -> Callable[..., Report
     (tmp_path / "pytest.ini").touch()
 
     def run(
-        text: str, names: Sequence[str], wanted: Sequence[str] = (), outputs: Outputs | None = None
+        text: str, names: Sequence[str], expected: Sequence[str] = (), outputs: Outputs | None = None
     ) -> Reports:
         (tmp_path / "test_remote.py").write_text(text)
-        items = {name: Item(f"test_remote.py::{name}") for name in (*names, *wanted)}
+        items = {name: Item(f"test_remote.py::{name}") for name in (*names, *expected)}
         command = remote_command([items[name].nodeid for name in names])
         nodeids = [item.nodeid for item in items.values()]
         remote = RemoteRun(pytestconfig, nodeids, outputs or locally(command, tmp_path))
@@ -129,7 +129,7 @@ def test_a_test_that_ends_the_run_and_those_behind_it_fail(reports: Callable[...
 
 
 def test_a_test_that_was_not_collected_remotely_fails_all(reports: Callable[..., Reports]) -> None:
-    found = reports(TESTS, ("test_passes",), wanted=("test_lost",))
+    found = reports(TESTS, ("test_passes",), expected=("test_lost",))
     texts = {reports[0].longreprtext for reports in found.values()}
     difference = "2 tests were selected, but 1 were collected; the difference: test_remote.py::test_lost"
     assert texts == {f"no report of this test: {difference}"}
@@ -146,7 +146,7 @@ def failing() -> Outputs:
 
 def unavailable() -> Outputs:
     yield from ()
-    raise CapabilityError("qemu wanted")
+    raise CapabilityError("requires qemu")
 
 
 def test_a_machine_that_fails_fails_its_tests_and_an_unavailable_one_skips_them(
@@ -158,7 +158,7 @@ def test_a_machine_that_fails_fails_its_tests_and_an_unavailable_one_skips_them(
     assert output in found["test_passes"][0].longreprtext
     found = reports(TESTS, NAMES[:2], outputs=unavailable())
     assert outcomes(found) == {key: [("setup", "skipped")] for key in NAMES[:2]}
-    assert "qemu wanted" in str(found["test_passes"][0].longrepr)
+    assert "requires qemu" in str(found["test_passes"][0].longrepr)
 
 
 BEGUN = """

@@ -83,7 +83,7 @@ def detach(fabric: str, node: str, ifnames: Iterable[str]) -> None:
 
 def read_program(fabric: str, node: str, name: str, ports: Iterable[tuple[int, str, str]]) -> ProgramState:
     """Compare a node with the result of `attach_<name>`, in the calling thread's namespace."""
-    wanted = _bindings(ports)
+    bindings = _bindings(ports)
     program = programs.program_of(name)
     folder = pins.node_folder(fabric, node)
     fd = bpf.open_pin(folder / pins.PROGRAM)
@@ -91,30 +91,30 @@ def read_program(fabric: str, node: str, name: str, ports: Iterable[tuple[int, s
         return ProgramState(None, (f"no program pinned in {folder}",))
     with bpf.closing(fd):
         pinned = bpf.program_info(fd)
-    with _open_whole(folder, program, wanted) as opened:
+    with _open_whole(folder, program, bindings) as opened:
         if opened is None:
             return ProgramState(
                 pinned.id, (f"{folder}: of another version, of another number of ports, or incomplete",)
             )
-        differences = [_attachment_difference(binding, pinned.id) for binding in wanted]
-        if _compare_ports(program, opened.maps, wanted).entries:
+        differences = [_attachment_difference(binding, pinned.id) for binding in bindings]
+        if _compare_ports(program, opened.maps, bindings).entries:
             differences.append("its table of ports lists other interfaces")
     return ProgramState(pinned.id, tuple(text for text in differences if text))
 
 
 def _attach(name: str, fabric: str, node: str, ports: Iterable[tuple[int, str, str]]) -> tuple[str, ...]:
-    wanted = _bindings(ports)
+    bindings = _bindings(ports)
     program = programs.program_of(name)
     folder = pins.node_folder(fabric, node)
-    indices = {binding: _present(node, binding) for binding in wanted}
+    indices = {binding: _present(node, binding) for binding in bindings}
     for binding, ifindex in indices.items():
         _refuse_foreign(node, binding, ifindex)
     pins.mount_bpffs()
     with ExitStack() as stack:
-        opened = stack.enter_context(_open_whole(folder, program, wanted))
+        opened = stack.enter_context(_open_whole(folder, program, bindings))
         if opened is None:
-            opened = stack.enter_context(_made_new(folder, program, wanted))
-        difference = _compare_ports(program, opened.maps, wanted)
+            opened = stack.enter_context(_made_new(folder, program, bindings))
+        difference = _compare_ports(program, opened.maps, bindings)
         for name, key, value in difference.entries:
             bpf.update(opened.maps[name], key, value)
         changed = set(difference.ifnames)
@@ -122,7 +122,7 @@ def _attach(name: str, fabric: str, node: str, ports: Iterable[tuple[int, str, s
         for binding, ifindex in indices.items():
             if _put(ifindex, opened.program, program_id):
                 changed.add(binding.ifname)
-    return tuple(binding.ifname for binding in wanted if binding.ifname in changed)
+    return tuple(binding.ifname for binding in bindings if binding.ifname in changed)
 
 
 def _bindings(ports: Iterable[tuple[int, str, str]]) -> tuple[PortBinding, ...]:
@@ -196,8 +196,8 @@ def _sizes(ports: tuple[PortBinding, ...]) -> dict[str, int]:
 
 
 def _has_room(info: bpf.MapInfo, sizes: dict[str, int]) -> bool:
-    wanted = sizes.get(info.name, info.max_entries)
-    return info.max_entries >= wanted if info.name == "port_of" else info.max_entries == wanted
+    needed = sizes.get(info.name, info.max_entries)
+    return info.max_entries >= needed if info.name == "port_of" else info.max_entries == needed
 
 
 @dataclass(frozen=True)
@@ -259,8 +259,8 @@ def _compare_ports(
     for binding in ports:
         index, ifindex = _u32(binding.port), _u32(_ifindex(binding.ifname) or 0)
         row = np.frombuffer(bpf.lookup(maps["ports"], index, row_type.itemsize) or b"", row_type)
-        wanted = _row(row, ifindex, binding.mac)
-        lacking = [("ports", index, wanted.tobytes())] if wanted != row else []
+        desired = _row(row, ifindex, binding.mac)
+        lacking = [("ports", index, desired.tobytes())] if desired != row else []
         for name, key, value in (("port_of", ifindex, _u32(binding.port + 1)), ("transmit", index, ifindex)):
             if name in maps and bpf.lookup(maps[name], key, len(value)) != value:
                 lacking.append((name, key, value))
@@ -274,11 +274,11 @@ def _compare_ports(
 
 
 def _row(row: np.ndarray[Any, np.dtype[Any]], ifindex: bytes, mac: str) -> np.ndarray[Any, np.dtype[Any]]:
-    wanted = row.copy()
-    wanted["mac"] = list(mac_bytes(mac))
+    desired = row.copy()
+    desired["mac"] = list(mac_bytes(mac))
     if row["ifindex"].tobytes() != ifindex:
-        wanted["ifindex"], wanted["mtu"] = int.from_bytes(ifindex, sys.byteorder), 0
-    return wanted
+        desired["ifindex"], desired["mtu"] = int.from_bytes(ifindex, sys.byteorder), 0
+    return desired
 
 
 def _u32(value: int) -> bytes:

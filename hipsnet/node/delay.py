@@ -39,8 +39,8 @@ def ring_bytes(link: LinkConfig) -> int:
     if not link.delay_us:
         return 0
     under_way = (link.rate_bps or _UNLIMITED_BPS) * link.delay_us // 8_000_000
-    wanted = under_way * 3 // 2 + _BURST_BYTES
-    return min(_MOST_BYTES, 1 << (wanted - 1).bit_length())
+    needed = under_way * 3 // 2 + _BURST_BYTES
+    return min(_MOST_BYTES, 1 << (needed - 1).bit_length())
 
 
 def read(fabric: str, node: str) -> tuple[PortDelay, ...]:
@@ -94,8 +94,8 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     for link in desired.ports:
         now = actual.links.get(link.name)
         have, room = (now.delay_us, now.ring_bytes) if now else (0, 0)
-        wanted = ring_bytes(link)
-        if have == link.delay_us and (room >= wanted if wanted else not room):
+        needed = ring_bytes(link)
+        if have == link.delay_us and (room >= needed if needed else not room):
             continue
         action = "remove" if not link.delay_us else "change" if room else "add"
         before, after = format_time(have), format_time(link.delay_us)

@@ -99,10 +99,10 @@ def switch_config(topology: Topology, fabric: Fabric, switch: Switch) -> NodeCon
 
 
 def _watchdog(topology: Topology) -> Watchdog | None:
-    wanted = topology.pfc.watchdog if topology.pfc else None
-    if wanted is None:
+    watchdog = topology.pfc.watchdog if topology.pfc else None
+    if watchdog is None:
         return None
-    return Watchdog(wanted.detect_ms, wanted.restore_ms, wanted.action, topology.link.rate_bps)
+    return Watchdog(watchdog.detect_ms, watchdog.restore_ms, watchdog.action, topology.link.rate_bps)
 
 
 def _soft_switch_config(topology: Topology, fabric: Fabric, switch: Switch, names: list[str]) -> NodeConfig:

@@ -57,10 +57,10 @@ def read_table(fabric: str, node: str) -> tuple[TableEntry, ...]:
         return tuple(sorted(_read_entries(fd, layout), key=_by_prefix))
 
 
-def compare_table(present: Iterable[TableEntry], wanted: Iterable[TableEntry]) -> TableDifference:
-    """The difference that turns the present table into the wanted one."""
+def compare_table(present: Iterable[TableEntry], desired: Iterable[TableEntry]) -> TableDifference:
+    """The difference that turns the present table into the desired one."""
     before = {entry.prefix: entry for entry in present}
-    after = {entry.prefix: entry for entry in wanted}
+    after = {entry.prefix: entry for entry in desired}
     return TableDifference(
         added=_sorted(entry for prefix, entry in after.items() if prefix not in before),
         changed=_sorted(entry for prefix, entry in after.items() if before.get(prefix, entry) != entry),

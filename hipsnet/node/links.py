@@ -63,10 +63,15 @@ def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
 
 
 def _properties(link: LinkConfig, now: ActualLink | None) -> dict[str, object]:
-    wanted: dict[str, object] = {"mac": link.mac, "mtu": link.mtu, "alias": link.alias, "master": link.master}
+    settings: dict[str, object] = {
+        "mac": link.mac,
+        "mtu": link.mtu,
+        "alias": link.alias,
+        "master": link.master,
+    }
     if link.kind == "cable" and (now is None or now.segments_bytes is not None):
-        wanted["segments_bytes"] = big_tcp.segments_bytes(link.rate_bps)
-    return wanted
+        settings["segments_bytes"] = big_tcp.segments_bytes(link.rate_bps)
+    return settings
 
 
 def _property(node: str, link: LinkConfig, key: str, before: object, value: object) -> Change:

@@ -40,7 +40,7 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
     """The state of an open node; of settings and offloads only those that `desired` names."""
     found = links.read(context)
     ours, foreign = addresses.read(context)
-    wanted = {link.name: link for link in desired.links}
+    configs = {link.name: link for link in desired.links}
     # Only cables have injected faults; a host with cards need not have the program for them.
     has_cables = any(link.kind == "cable" for link in desired.ports)
     losses = dict(enumerate(datapath.losses(desired))) if has_cables else {}
@@ -48,10 +48,10 @@ def read_actual(context: Context, desired: NodeConfig) -> Actual:
     complete = {}
     for name, link in found.items():
         more = shaping.read(context, link)
-        if name in wanted:
-            more["offloads"] = offloads.read(name, wanted[name].features)
-            more["settings"] = nic.read(name, wanted[name].settings)
-            if (port := wanted[name].port) is not None:
+        if name in configs:
+            more["offloads"] = offloads.read(name, configs[name].features)
+            more["settings"] = nic.read(name, configs[name].settings)
+            if (port := configs[name].port) is not None:
                 more["loss_ppm"] = losses.get(port, 0)
                 if port in delays:
                     more |= {"delay_us": delays[port].delay_us, "ring_bytes": delays[port].ring_bytes}

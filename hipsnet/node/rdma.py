@@ -52,11 +52,11 @@ def read(fabric: str, node: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def differences(desired: NodeConfig, actual: Actual) -> Iterator[Change]:
     """Devices to remove, then those to add."""
-    wanted = {link.rxe: link.name for link in desired.links if link.rxe is not None}
+    devices = {link.rxe: link.name for link in desired.links if link.rxe is not None}
     for device, link in sorted(actual.rxe.items()):
-        if wanted.get(device) != link:
+        if devices.get(device) != link:
             yield Change(desired.name, "rdma", "remove", device, f"rxe on {link}", value=(device, link))
-    for device, link in wanted.items():
+    for device, link in devices.items():
         if actual.rxe.get(device) != link:
             yield Change(desired.name, "rdma", "add", device, "", f"rxe on {link}", (device, link))
 

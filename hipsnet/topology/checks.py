@@ -33,8 +33,8 @@ def findings(topology: Topology) -> Iterator[Finding]:
     if reason := limits.misfit(shape, addresses):
         yield Finding(("fabric",), reason, limits.nearest_fit(shape, addresses))
     elif reason := limits.misplaced(shape, addresses):
-        wanted = f"a ports prefix with {len(shape.cable_levels)} /16s that do not overlap identity"
-        yield Finding(("addresses",), reason, wanted)
+        allowed = f"a ports prefix with {len(shape.cable_levels)} /16s that do not overlap identity"
+        yield Finding(("addresses",), reason, allowed)
     elif topology.nodes != "lab" and (found := list(_nodes(topology, topology.nodes))):
         yield from found
     else:
@@ -100,8 +100,8 @@ def _thresholds(topology: Topology) -> Iterator[Finding]:
     if len(set(pfc.priorities)) != len(pfc.priorities):
         yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), "every priority once")
     if topology.roce.priority not in pfc.priorities:
-        wanted = f"a list that contains roce.priority, {topology.roce.priority}"
-        yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), wanted)
+        allowed = f"a list that contains roce.priority, {topology.roce.priority}"
+        yield Finding(("pfc", "priorities"), ", ".join(map(str, pfc.priorities)), allowed)
     for key, found, allowed in headroom.misfits(topology, pfc):
         yield Finding(("pfc", key), found, allowed)
 
@@ -132,9 +132,9 @@ def _buffers(topology: Topology, buffers: PortBuffers, pfc: Pfc) -> Iterator[Fin
     lossless = next(found for found in headroom.thresholds(topology) if found.lossless)
     each = lossless.headroom + (lossless.xoff or topology.link.mtu + 14)
     for number, size in enumerate(buffers.sizes):
-        wanted = each * sum(buffers.of[priority] == number for priority in pfc.priorities)
-        if units.parse_size(size) < wanted:
-            allowed = f"{wanted}B or more: headroom and XOFF of its lossless priorities"
+        needed = each * sum(buffers.of[priority] == number for priority in pfc.priorities)
+        if units.parse_size(size) < needed:
+            allowed = f"{needed}B or more: headroom and XOFF of its lossless priorities"
             yield Finding(("nic", "buffers", "sizes", number), size, allowed)
 
 

@@ -219,10 +219,10 @@ def misfits(topology: Topology, pfc: Pfc) -> Iterator[tuple[str, str, str]]:
     lossless = next(found for found in thresholds(topology) if found.lossless)
     # At least one frame must fit below XOFF, or every frame would cause a pause.
     each = lossless.headroom + (lossless.xoff or link.mtu + 14)
-    wanted = each * len(pfc.priorities)
-    if units.parse_size(pfc.buffer) < wanted:
+    needed = each * len(pfc.priorities)
+    if units.parse_size(pfc.buffer) < needed:
         parts = f"{len(pfc.priorities)} x (headroom {lossless.headroom}B + XOFF {each - lossless.headroom}B)"
-        yield "buffer", pfc.buffer, f"{wanted}B or more: {parts}; or a shorter cable, lower xoff or MTU"
+        yield "buffer", pfc.buffer, f"{needed}B or more: {parts}; or a shorter cable, lower xoff or MTU"
 
 
 def _bytes(link: Link, duration_ns: float) -> int:

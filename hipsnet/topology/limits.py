@@ -35,12 +35,12 @@ def nearest_fit(shape: FabricKind, addresses: Addresses) -> str:
 
 def misplaced(shape: FabricKind, addresses: Addresses) -> str | None:
     """Return what is wrong with the base prefixes of this fabric, or None."""
-    base, wanted = addresses.ports, len(shape.cable_levels)
+    base, needed = addresses.ports, len(shape.cable_levels)
     if base.prefixlen > addressing.SUBNET_BITS:
         return f"{base} is smaller than a /16"
-    if 1 << (addressing.SUBNET_BITS - base.prefixlen) < wanted:
-        return f"{base} has {1 << (addressing.SUBNET_BITS - base.prefixlen)} of the {wanted} /16s required"
-    for subnet in itertools.islice(base.subnets(new_prefix=addressing.SUBNET_BITS), wanted):
+    if 1 << (addressing.SUBNET_BITS - base.prefixlen) < needed:
+        return f"{base} has {1 << (addressing.SUBNET_BITS - base.prefixlen)} of the {needed} /16s required"
+    for subnet in itertools.islice(base.subnets(new_prefix=addressing.SUBNET_BITS), needed):
         if subnet.overlaps(addresses.identity):
             return f"{addresses.identity} overlaps {subnet}, which holds port addresses"
     return None

@@ -55,7 +55,7 @@ def test_names_the_packages_of_missing_programs(tmp_path: Path, monkeypatch: pyt
     for program in ("modprobe", "file", "setpriv", "unshare"):
         (tmp_path / program).symlink_to(shutil.which(program) or "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    missing = "qemu-system-x86_64, busybox wanted, not found; apt install busybox-static qemu-system-x86"
+    missing = "not installed: qemu-system-x86_64, busybox; apt install busybox-static qemu-system-x86"
     with pytest.raises(CapabilityError, match=missing):
         require_programs()
     command = [sys.executable, "-m", "tools.virtual_machine", "--", "true"]

@@ -33,7 +33,7 @@ def find_kernel(root: Path = Path("/")) -> Path:
     if not whole:
         found = ", ".join(str(path) for path in images.values()) or "none"
         raise CapabilityError(
-            f"a kernel with its modules wanted in {root / 'boot'} and {root / 'lib/modules'}, "
+            f"requires a kernel with its modules in {root / 'boot'} and {root / 'lib/modules'}; "
             f"found {found}; apt install {_kernel_package(root)}"
         )
     return images[max(whole, key=_version)]
@@ -42,15 +42,15 @@ def find_kernel(root: Path = Path("/")) -> Path:
 def require_programs() -> None:
     """Raise CapabilityError naming what is missing on this machine, and the package that brings it."""
     if platform.machine() != "x86_64":
-        raise CapabilityError(f"x86_64 wanted, found {platform.machine()}: the machine is emulated as x86_64")
+        raise CapabilityError(f"requires x86_64, as the guest is x86_64; found {platform.machine()}")
     if os.geteuid() != 0:
-        raise CapabilityError("root wanted, to give the machine namespaces of its own; run with sudo")
+        raise CapabilityError("requires root, to create namespaces for the machine; run with sudo")
     if importlib.util.find_spec("virtme") is None:
-        raise CapabilityError("virtme-ng wanted, not found; run tools/setup")
+        raise CapabilityError("virtme-ng is not installed; run tools/setup")
     missing = {program: package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
     if missing:
         packages = " ".join(sorted(set(missing.values())))
-        raise CapabilityError(f"{', '.join(missing)} wanted, not found; apt install {packages}")
+        raise CapabilityError(f"not installed: {', '.join(missing)}; apt install {packages}")
 
 
 def _kernel_package(root: Path) -> str:

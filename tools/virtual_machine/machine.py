@@ -197,8 +197,8 @@ class Machine:
             raise MachineError(f"the machine ended {where}{self._tail()}")
         if passed > self._order.timeout_s and self.is_ready:
             raise MachineTimeoutError(
-                f"the command wanted to end within {self._order.timeout_s:g} s (the boot included), "
-                f"still ran and was ended{self._tail()}"
+                f"the command has not ended within {self._order.timeout_s:g} s (including the boot) "
+                f"and was stopped{self._tail()}"
             )
         if not self.is_ready and passed > min(self._order.timeout_s, BOOT_S):
             raise MachineTimeoutError(f"the machine did not boot within {passed:.0f} s{self._tail()}")
@@ -253,7 +253,7 @@ def _message(order: Order) -> bytes:
         raise MachineError("a NUL in the command; no program takes one")
     message = b"".join(os.fsencode(string) + b"\0" for string in strings)
     if len(message) > _MESSAGE_BYTES:
-        raise MachineError(f"at most {_MESSAGE_BYTES} bytes of command wanted, found {len(message)}")
+        raise MachineError(f"a command may have at most {_MESSAGE_BYTES} bytes; this one has {len(message)}")
     return message
 
 

@@ -36,8 +36,8 @@ static void link_free(struct machine *machine, u32 frames, u32 entries)
 /* Chunks for the frames that a port receives while the process is descheduled. */
 static u32 chunks_ahead(const struct port_config *set, u32 chunk_bytes)
 {
-	u64 wanted = set->rate_bps ? set->rate_bps / 8 * LATE_NS / NS_PER_S / chunk_bytes : XSK_RING;
-	u64 bounded = wanted < LEAST_AHEAD ? LEAST_AHEAD : wanted;
+	u64 needed = set->rate_bps ? set->rate_bps / 8 * LATE_NS / NS_PER_S / chunk_bytes : XSK_RING;
+	u64 bounded = needed < LEAST_AHEAD ? LEAST_AHEAD : needed;
 
 	return bounded > XSK_RING ? XSK_RING : (u32)bounded;
 }

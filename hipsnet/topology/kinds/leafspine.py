@@ -178,8 +178,8 @@ class LeafSpine(FabricKind):
             )
             x += share
         spines = [switch for switch in fabric.switches if switch.level == _SPINE]
-        wanted = self.spines * (0.5 + text_width(spines[-1].name) + 0.03 * len(spines[0].ports))
-        left, right = x / 2 - max(x, wanted) / 2, x / 2 + max(x, wanted) / 2
+        needed = self.spines * (0.5 + text_width(spines[-1].name) + 0.03 * len(spines[0].ports))
+        left, right = x / 2 - max(x, needed) / 2, x / 2 + max(x, needed) / 2
         boxes |= layout_layers.switch_row(spines, left, right, 1.2 + max(1.35, 0.08 * x))
         return Drawing(boxes, tuple(layout_layers.wires(fabric, boxes)))
 
