@@ -199,6 +199,12 @@ WRONG: dict[str, Callable[[Any], bytes]] = {
     "data of a call that has ended": lambda _: bytes([DATA]) + bytes(12) + signature(4),
     "early data without end": lambda _: bytes([DATA]) + number(9, 4) + bytes(8) + signature(4) + bytes(4000),
     "long words": lambda _: bytes([ABORT]) + bytes(32 + 44) + b"x" * 1001,
+    "a failure of no kind": lambda _: bytes([ABORT]) + bytes(76),
+    "a failure of an unknown kind": lambda _: bytes([ABORT]) + bytes(12) + number(99, 4) + bytes(60),
+    "a failure of an unknown rank": lambda _: (
+        bytes([ABORT]) + number(9, 4) + bytes(8) + number(1, 4) + bytes(60)
+    ),
+    "progress of an unknown rank": lambda _: bytes([HEARTBEAT]) + bytes(24) + number(9, 4),
 }
 
 

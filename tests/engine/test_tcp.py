@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import socket
 import struct
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -218,3 +220,83 @@ def test_a_wait_that_times_out_leaves_the_call_in_flight() -> None:
         assert engines[1].wait(late.sequence, BOUND_S) == State.DONE
         assert engines[0].wait(work.sequence, BOUND_S) == State.DONE
         assert (work.keeps[2][0] == np.asarray(Call(10).result(2))).all()
+
+
+LARGE = Call(60_000)  # int64: segments of 240 kB
+
+
+def receive(end: socket.socket, count: int) -> bytes:
+    parts = b""
+    while len(parts) < count and (part := end.recv(count - len(parts))):
+        parts += part
+    return parts
+
+
+def frames(end: socket.socket) -> Iterator[tuple[int, bytes]]:
+    """(kind, payload) of each frame; 0 is a write, 1 a message."""
+    while header := receive(end, HEADER.size):
+        kind, _, count, _, _ = HEADER.unpack(header)
+        yield kind, receive(end, count)
+
+
+@contextmanager
+def hostile_peer(buffer: int = 1 << 20) -> Iterator[tuple[Engine, socket.socket, socket.socket, Any]]:
+    """An engine with a call under way, the peer's socket, a copy of the engine's own one, and the call."""
+    near, far = connected()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    far.settimeout(BOUND_S)
+    with near.dup() as copy, far:
+        peers = [Peer(peer, port, "", theirs, "") for peer, port, theirs in routes_of("torus(2)", HIPS)[0]]
+        engine = Engine(TcpWire([near.detach()], LIMITS.message_max), 0, 2, peers, LIMITS)
+        try:
+            yield engine, far, copy, submit("torus(2)", 0, engine, LARGE, is_async=True)
+        finally:
+            far.close()
+            engine.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end_s = monotonic() + BOUND_S
+    while not condition():
+        assert monotonic() < end_s
+        sleep(0.005)
+
+
+def queued(end: socket.socket, request: int) -> int:
+    return struct.unpack("i", fcntl.ioctl(end, request, bytes(4)))[0]
+
+
+def test_no_write_lands_in_the_array_of_a_call_that_has_failed() -> None:
+    """The header and a part of the data arrive before the failure, the rest after it."""
+    key, count = 2, 10_000  # the first array has the key after that of the slots
+    with hostile_peer() as (engine, peer, ours, work):
+        array = work.keeps[2][0].view(np.uint8)
+        peer.sendall(HEADER.pack(0, key, count, 0, 0) + b"\xaa" * (count // 2))
+        until(lambda: bool(array[count // 2 - 1] == 0xAA))
+        engine.fail("KeyboardInterrupt")
+        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        array[:] = 1
+        peer.sendall(b"\xaa" * (count // 2) + HEADER.pack(0, key, count, 0, 0) + b"\xaa" * count)
+        until(lambda: not queued(peer, termios.TIOCOUTQ) and not queued(ours, termios.FIONREAD))
+        assert (array == 1).all()
+
+
+def test_a_write_that_has_begun_is_sent_as_it_was_before_the_failure() -> None:
+    """Its peer may still complete a call with it; a program may reuse the array at once."""
+    with hostile_peer(8192) as (engine, peer, _, work):
+        sent = frames(peer)
+        for _ in range(2):  # HELLO and READY, as if the peer had sent the same
+            _, message = next(sent)
+            peer.sendall(HEADER.pack(1, 0, len(message), 0, 0) + message)
+        until(lambda: len(peer.recv(1 << 16, socket.MSG_PEEK)) > 2000)
+        engine.fail("KeyboardInterrupt")
+        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        work.keeps[2][0][:] = 99
+        writes = []
+        for kind, data in sent:
+            if kind == 0:
+                writes.append(np.frombuffer(data, np.int64))
+            elif data[0] == 5:  # ABORT, behind the write
+                break
+        assert writes and all(values.size and values.max() < 3 for values in writes)

@@ -233,14 +233,31 @@ static void take_heartbeat(struct core *core, u32 connection, const struct messa
 		protocol_error(core, connection, words);
 		return;
 	}
+	if (heartbeat->behind.rank >= core->config.ranks) {
+		protocol_error(core, connection, "it reported the progress of a rank that does not exist");
+		return;
+	}
 	note_entry(core, connection, heartbeat->sequence);
 	stall_heard(&core->stall, core->now_ns, heartbeat->stalled_ns, heartbeat->behind, position_of(core));
+}
+
+static bool is_failure(const struct core *core, const struct message_abort *abort)
+{
+	int ranks = core->config.ranks;
+
+	return abort->reason > FAILURE_NONE && abort->reason < FAILURE_REASONS && abort->culprit >= -1 &&
+	       abort->culprit < ranks && abort->seen_by < core->config.ranks;
 }
 
 static void take_abort(struct core *core, u32 connection, const struct message_abort *abort)
 {
 	struct core_failure *failure = &core->failure;
 
+	if (!is_failure(core, abort)) {
+		protocol_error(core, connection,
+			       "it reported a failure of a kind or rank that does not exist");
+		return;
+	}
 	failure->reason = abort->reason;
 	failure->culprit = abort->culprit;
 	failure->seen_by = abort->seen_by;

@@ -63,6 +63,7 @@ void tcp_wire_close(struct tcp_wire *wire)
 			close(self->fd);
 		free(self->ahead);
 		free(self->ring);
+		free(self->rest);
 	}
 	if (wire->epoll >= 0)
 		close(wire->epoll);
@@ -107,6 +108,11 @@ static void deregister_memory(void *handle, wire_key key)
 	struct tcp_wire *wire = handle;
 
 	wire->regions[key].memory = NULL;
+	for (u32 i = 0; i < wire->connections; i++) {
+		struct tcp_connection *self = &wire->connection[i];
+
+		self->discards |= self->target && self->target_key == key;
+	}
 }
 
 static void set_interest(struct tcp_wire *wire, u32 number, bool was_full)
@@ -206,6 +212,7 @@ static void abandon(void *handle)
 {
 	struct tcp_wire *wire = handle;
 
+	wire->is_abandoned = true;
 	for (u32 i = 0; i < wire->connections; i++)
 		tcp_abandon(&wire->connection[i]);
 }

@@ -36,11 +36,14 @@ struct tcp_connection {
 	u32 first, end;           /* of the queue; never wrapped */
 	u8 *ring;                 /* TCP_WIRE_RING bytes, for messages */
 	u32 ring_first, ring_end; /* never wrapped */
+	u8 *rest;                 /* of an abandoned write that was started: a copy, or NULL */
 
 	u8 *ahead; /* received, not parsed yet */
 	u32 ahead_bytes, ahead_max;
 	u8 *target; /* the rest of the write being received */
 	u32 target_bytes, immediate;
+	wire_key target_key;
+	bool discards; /* the target's memory must not be accessed any more */
 	u32 low_water;
 };
 
@@ -51,6 +54,7 @@ struct tcp_wire {
 	struct tcp_connection *connection;
 	struct tcp_region regions[TCP_WIRE_REGIONS];
 	u32 next_region;
+	bool is_abandoned;
 };
 
 bool tcp_queue_write(struct tcp_connection *self, const void *data, u32 bytes, wire_key key, u64 offset,

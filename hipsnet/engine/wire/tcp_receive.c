@@ -27,7 +27,7 @@ static void end(struct tcp_connection *self, const char *why)
 /* One wake-up for the rest of a large write, not one per TCP segment. */
 static void set_low_water(struct tcp_wire *wire, struct tcp_connection *self)
 {
-	u32 low_water = self->target_bytes > TCP_LOW_WATER ? self->target_bytes : 1;
+	u32 low_water = self->target_bytes > TCP_LOW_WATER && !self->discards ? self->target_bytes : 1;
 	int value = low_water;
 
 	if (low_water == self->low_water)
@@ -55,6 +55,21 @@ static bool begin_write(struct tcp_wire *wire, struct tcp_connection *self, cons
 	self->immediate = get(header + 12, 4);
 	self->target = region->memory + offset;
 	self->target_bytes = bytes;
+	self->target_key = key;
+	self->discards = wire->is_abandoned;
+	return true;
+}
+
+/* Accounts bytes of the write being received. False if more of its bytes are to come. */
+static bool advance(struct tcp_connection *self, u32 connection, struct core *core, u32 bytes, u64 now_ns)
+{
+	if (!self->discards)
+		self->target += bytes;
+	self->target_bytes -= bytes;
+	if (self->target_bytes)
+		return false;
+	self->target = NULL;
+	core_on_written(core, connection, self->immediate, now_ns);
 	return true;
 }
 
@@ -71,14 +86,11 @@ static void parse(struct tcp_wire *wire, u32 connection, struct core *core, u64 
 		if (self->target) {
 			u32 there = left < self->target_bytes ? left : self->target_bytes;
 
-			memcpy(self->target, header, there);
+			if (!self->discards)
+				memcpy(self->target, header, there);
 			at += there;
-			self->target += there;
-			self->target_bytes -= there;
-			if (self->target_bytes)
+			if (!advance(self, connection, core, there, now_ns))
 				break;
-			self->target = NULL;
-			core_on_written(core, connection, self->immediate, now_ns);
 			continue;
 		}
 		if (left < TCP_HEADER)
@@ -100,29 +112,15 @@ static void parse(struct tcp_wire *wire, u32 connection, struct core *core, u64 
 	self->ahead_bytes -= at;
 }
 
-/* Accounts the bytes received directly into the region. */
-static u32 fill_target(struct tcp_connection *self, u32 connection, struct core *core, u32 received,
-		       u64 now_ns)
-{
-	u32 taken = received < self->target_bytes ? received : self->target_bytes;
-
-	self->target += taken;
-	self->target_bytes -= taken;
-	if (!self->target_bytes) {
-		self->target = NULL;
-		core_on_written(core, connection, self->immediate, now_ns);
-	}
-	return taken;
-}
-
 bool tcp_receive(struct tcp_wire *wire, u32 connection, struct core *core, u64 now_ns)
 {
 	struct tcp_connection *self = &wire->connection[connection];
 	struct iovec pieces[2];
 	struct msghdr message = {.msg_iov = pieces};
+	u32 direct = 0; /* bytes that arrive in the region itself */
 	ssize_t received;
 
-	if (self->target)
+	if (self->target && !self->discards)
 		pieces[message.msg_iovlen++] = (struct iovec){self->target, self->target_bytes};
 	pieces[message.msg_iovlen++] =
 		(struct iovec){self->ahead + self->ahead_bytes, self->ahead_max - self->ahead_bytes};
@@ -135,9 +133,11 @@ bool tcp_receive(struct tcp_wire *wire, u32 connection, struct core *core, u64 n
 			end(self, strerror(errno));
 		return false;
 	}
-	if (self->target)
-		received -= fill_target(self, connection, core, received, now_ns);
-	self->ahead_bytes += received;
+	if (message.msg_iovlen == 2) {
+		direct = (u32)received < self->target_bytes ? (u32)received : self->target_bytes;
+		advance(self, connection, core, direct, now_ns);
+	}
+	self->ahead_bytes += received - direct;
 	parse(wire, connection, core, now_ns);
 	if (self->is_open)
 		set_low_water(wire, self);

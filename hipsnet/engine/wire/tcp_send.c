@@ -2,6 +2,7 @@
 /* The sending half of a TCP connection. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -79,13 +80,31 @@ bool tcp_queue_message(struct tcp_connection *self, const void *header, u32 head
 	return true;
 }
 
+/* The rest of a write that was started, in memory of the connection: the frames behind it must arrive. */
+static void copy_rest(struct tcp_connection *self, struct tcp_frame *frame)
+{
+	u32 payload = frame->bytes - TCP_HEADER,
+	    sent = frame->sent > TCP_HEADER ? frame->sent - TCP_HEADER : 0;
+
+	self->rest = malloc(payload + 1);
+	if (self->rest)
+		memcpy(self->rest + sent, frame->data + sent, payload - sent);
+	else
+		shutdown(self->fd, SHUT_RDWR);
+	frame->data = self->rest;
+}
+
 void tcp_abandon(struct tcp_connection *self)
 {
 	u32 kept = self->first;
 
-	for (u32 at = self->first; at != self->end; at++) {
-		const struct tcp_frame *frame = &self->frames[at % TCP_FRAMES];
+	self->discards = true;
 
+	for (u32 at = self->first; at != self->end; at++) {
+		struct tcp_frame *frame = &self->frames[at % TCP_FRAMES];
+
+		if (frame->kind == TCP_WRITE && frame->sent)
+			copy_rest(self, frame);
 		if (frame->kind == TCP_MESSAGE || frame->sent)
 			self->frames[kept++ % TCP_FRAMES] = *frame;
 	}

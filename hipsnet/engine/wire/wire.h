@@ -27,7 +27,7 @@ struct wire_operations {
 			     const void *payload, u32 payload_bytes);
 
 	wire_key (*register_memory)(void *wire, void *memory, u64 bytes); /* 0 on failure */
-	void (*deregister_memory)(void *wire, wire_key key);
+	void (*deregister_memory)(void *wire, wire_key key); /* also ends writes into it that have begun */
 
 	/* Sends posted data, as far as the network accepts it. */
 	void (*flush)(void *wire, struct core *core, u64 now_ns);
@@ -45,7 +45,10 @@ struct wire_operations {
 	 */
 	u64 (*due_ns)(void *wire);
 
-	/* Drops the writes not yet started; they are not reported as sent. */
+	/*
+	 * All calls have failed. Drops the writes not yet started (they are not reported as sent), and does
+	 * not access the memory of calls any more: writes of peers are received and discarded.
+	 */
 	void (*abandon)(void *wire);
 
 	/* Whether all posted data has reached the peers' machines, or their connections are closed. */
