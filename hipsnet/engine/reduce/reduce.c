@@ -22,6 +22,7 @@
 #endif
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -158,11 +159,19 @@ static divide_function *divisions[REDUCE_DTYPES] = {
 };
 
 #if defined(__x86_64__)
+/* clang 14 has no __builtin_cpu_supports("f16c"). */
+static bool has_f16c(void)
+{
+	u32 eax, ebx, ecx, edx;
+
+	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx & bit_F16C;
+}
+
 __attribute__((constructor)) static void use_f16c(void)
 {
 	loop_function *with_f16c[] = LOOPS(float16);
 
-	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
+	if (!__builtin_cpu_supports("avx2") || !has_f16c())
 		return;
 	memcpy(loops[REDUCE_FLOAT16], with_f16c, sizeof(with_f16c));
 	divisions[REDUCE_FLOAT16] = float16_divide;
