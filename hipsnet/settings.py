@@ -16,7 +16,7 @@ from hipsnet.errors import InputError
 from hipsnet.units import format_size, format_time, parse_size, parse_time
 
 ALGORITHMS = ("hips", "ring", "mesh", "ps")
-EXCHANGES = ("mesh", "ring", "ps")
+EXCHANGES = ("mesh", "ring", "ps", "full")
 TOKEN_CHARACTERS = 16
 """The shortest token of a job of several ranks: 16 hexadecimal digits are 64 random bits."""
 TRANSPORTS = ("tcp", "verbs", "xdp")
@@ -145,7 +145,7 @@ VARIABLES = (
     ),
     Variable(
         "exchange", "HIPSNET_EXCHANGE", _choices(EXCHANGES),
-        Flag("--exchange", "inside each level of hips: mesh, ring or ps; one for all levels, or a list: mesh,ring"),
+        Flag("--exchange", "inside each level of hips: mesh, ring, ps or full; one for all, or a list: mesh,ring"),
     ),
     Variable(
         "one_way", "HIPSNET_ONE_WAY", _switch(),

@@ -3,14 +3,26 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
 
+import numpy as np
+
 from hipsnet.collective import exchange
+from hipsnet.collective.collectives import ALL_REDUCE, Collective
 from hipsnet.collective.flat import flat
-from hipsnet.collective.hierarchy import Hierarchy
+from hipsnet.collective.hierarchy import Hierarchy, Thread
 from hipsnet.topology import FabricKind
 
 
-def hierarchy(shape: FabricKind) -> Hierarchy:
-    """Return the threads on any fabric, one for each port of a server."""
-    return flat(shape, exchange.mesh(prod(shape.radices)))
+def hierarchy(shape: FabricKind, is_full: bool = False, collective: Collective = ALL_REDUCE) -> Hierarchy:
+    """Return the threads on any fabric, one for each port of a server.
+
+    `is_full`: one thread, in which each rank sends its whole range to all others, in 1 step.
+    """
+    ranks = prod(shape.radices)
+    if not is_full:
+        return flat(shape, exchange.mesh(ranks))
+    inside = exchange.mesh(ranks) if collective.has_shares else exchange.full(ranks)
+    ports = np.arange(ranks) % shape.ports_per_server  # by distance: all ports carry alike
+    return Hierarchy((ranks,), (Thread(Fraction(1), (0,), (inside,), (ports,)),))

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.collective.schedule import REDUCE, Schedule, involving
+from hipsnet.collective.schedule import MERGE, REDUCE, Schedule, involving
 from hipsnet.engine.plans import SEGMENT, PlanArrays, Rows
+from hipsnet.errors import InputError
 
 CHUNKS_PER_TRANSFER = 4
 """Minimum number of segments per transfer, so that the next stage can start before the transfer ends."""
@@ -53,6 +54,8 @@ def compile_plan(
     elements. No segment contains an element on both sides of one of `cuts` (elements of the vector). All
     arguments but `rank` and `connections` must be the same on every rank.
     """
+    if (schedule.transfers["op"] == MERGE).any():
+        raise InputError("exchange full: the engine cannot run it yet; use mesh, ring or ps")
     bounds = np.unique(np.asarray(cuts, np.int64))
     edges = _chunk_edges(schedule, bounds, chunk)
     rows, sends = _events_of(schedule, rank)

@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-COPY, REDUCE = 0, 1
-"""Operations of a transfer: overwrite the receiver's range, or combine the data with the receiver's range."""
+from hipsnet.collective.collectives import ALL_REDUCE, Collective
+
+COPY, REDUCE, MERGE = 0, 1, 2
+"""Operations of a transfer: overwrite the receiver's range, or combine the data with the receiver's range.
+
+After a REDUCE, the sender has given its partial sum away; after a MERGE, both have it.
+"""
 
 TRANSFER = np.dtype(
     [
@@ -28,20 +33,26 @@ TRANSFER = np.dtype(
     ]
 )
 
-ORDER = ("stage", "round", "thread", "src", "dst")
+ORDER = ("stage", "round", "thread", "src", "dst", "offset")
 """The columns by which transfers are sorted, the most significant first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """An all-reduce of `count` elements over `world_size` ranks.
+    """A collective on a vector of `count` elements, over `world_size` ranks.
 
-    `transfers` is a read-only array of dtype TRANSFER, sorted by ORDER. Stages are numbered consecutively:
-    first the stages that aggregate, then the stages that broadcast. A transfer reads its range at `src` after
-    every transfer of an earlier (stage, round) into that range has been applied. Transfers of one (stage,
-    round) into the same range of one rank are applied in the order of the array. A REDUCE moves the sender's
-    partial sum, which is initially its own contribution; a COPY forwards a complete sum.
-    `hipsnet.collective.check` verifies both.
+    `transfers` is a read-only array of dtype TRANSFER, sorted by ORDER. Stages are numbered in the order of
+    execution. A transfer reads its range at `src` after every transfer of an earlier (stage, round) into that
+    range has been applied, and before any of its own (stage, round). Transfers of one (stage, round) into the
+    same range of one rank are applied in the order of the array.
+
+    - REDUCE moves the sender's partial sum, which is initially its own contribution.
+    - COPY forwards a complete sum.
+    - MERGE leaves the sender its partial sum. The merges of one (stage, round) into a range are combined with
+      the receiver's own value in order of rank, the lowest first: ranks that merge the same values get the
+      same bits.
+
+    `hipsnet.collective.check` verifies all of this, and the terms of `collective`.
     """
 
     algorithm: str
@@ -49,17 +60,53 @@ class Schedule:
     count: int
     threads: int
     transfers: NDArray[Any]
+    collective: Collective = ALL_REDUCE
 
 
 def assemble(
-    algorithm: str, world_size: int, count: int, threads: int, parts: Sequence[NDArray[Any]]
+    algorithm: str,
+    world_size: int,
+    count: int,
+    threads: int,
+    parts: Sequence[NDArray[Any]],
+    collective: Collective = ALL_REDUCE,
 ) -> Schedule:
-    """Return a schedule of these transfers, sorted; empty transfers are dropped."""
-    transfers = np.concatenate([np.empty(0, TRANSFER), *parts])
-    transfers = transfers[transfers["length"] > 0]
-    transfers = transfers[np.lexsort([transfers[column] for column in reversed(ORDER)])]
+    """Return a schedule of these transfers, sorted; empty transfers are dropped and adjacent ranges joined."""
+    transfers = np.concatenate([np.empty(0, TRANSFER), *(part[part["length"] > 0] for part in parts)])
+    transfers = joined(transfers[np.lexsort(_sort_keys(transfers))])
     transfers.setflags(write=False)
-    return Schedule(algorithm, world_size, count, threads, transfers)
+    return Schedule(algorithm, world_size, count, threads, transfers, collective)
+
+
+def _sort_keys(transfers: NDArray[Any]) -> tuple[NDArray[np.int64], ...]:
+    """Columns that sort transfers by ORDER, the least significant first: as few as fit into 63 bits each."""
+    keys: list[NDArray[np.int64]] = []
+    width = 63
+    for name in ORDER:
+        column = transfers[name].astype(np.int64)
+        bits = int(column.max(initial=0)).bit_length()
+        if width + bits > 62:
+            keys.insert(0, column)
+            width = bits
+        else:
+            keys[0] = keys[0] << bits | column
+            width += bits
+    return tuple(keys)
+
+
+def joined(transfers: NDArray[Any]) -> NDArray[Any]:
+    """Join sorted transfers that differ only in their range, where the next one begins where one ends."""
+    if len(transfers) < 2:
+        return transfers
+    same = transfers["offset"][1:] == transfers["offset"][:-1] + transfers["length"][:-1]
+    for column in ("src", "dst", "thread", "stage", "round", "level", "op"):
+        same &= transfers[column][1:] == transfers[column][:-1]
+    if not same.any():
+        return transfers
+    first = np.flatnonzero(np.concatenate([[True], ~same]))
+    result = transfers[first]
+    result["length"] = np.add.reduceat(transfers["length"], first)
+    return result
 
 
 def involving(transfers: NDArray[Any], rank: int) -> NDArray[np.bool_]:

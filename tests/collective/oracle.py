@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.collective.schedule import REDUCE, Schedule
+from hipsnet.collective.collectives import EVERY
+from hipsnet.collective.schedule import COPY, MERGE, REDUCE, Schedule
 
 Vectors = NDArray[np.float64]
 
@@ -17,18 +20,46 @@ def execute(schedule: Schedule, vectors: Vectors) -> Vectors:
     steps = sorted({(int(t["stage"]), int(t["round"])) for t in schedule.transfers})
     for stage, turn in steps:
         before = vectors.copy()
+        merges: dict[int, list[Any]] = {}
         for t in schedule.transfers:
             if (t["stage"], t["round"]) == (stage, turn):
                 piece = slice(int(t["offset"]), int(t["offset"] + t["length"]))
                 if t["op"] == REDUCE:
                     vectors[t["dst"], piece] += before[t["src"], piece]
-                else:
+                elif t["op"] == COPY:
                     vectors[t["dst"], piece] = before[t["src"], piece]
+                elif t["op"] == MERGE:
+                    merges.setdefault(int(t["dst"]), []).append((int(t["src"]), piece))
+        for rank, sources in merges.items():
+            _merge(vectors[rank], before, rank, sources)
     return vectors
 
 
+def _merge(vector: NDArray[np.float64], before: Vectors, rank: int, sources: list[tuple[int, slice]]) -> None:
+    """Combine the merged ranges with the rank's own values, in order of rank, the lowest first."""
+    started = np.zeros(len(vector), np.bool_)
+    touched = np.zeros(len(vector), np.bool_)
+    for _, piece in sources:
+        touched[piece] = True
+    everything = slice(0, len(vector))
+    for source, piece in sorted([*sources, (rank, everything)], key=lambda pair: pair[0]):
+        here = np.zeros(len(vector), np.bool_)
+        here[piece] = True
+        here &= touched
+        vector[here & started] += before[source, here & started]
+        vector[here & ~started] = before[source, here & ~started]
+        started |= here
+
+
 def is_right(schedule: Schedule) -> bool:
-    """Whether every rank ends with the sum of all initial vectors."""
-    shape = schedule.world_size, schedule.count
-    values = np.random.default_rng(schedule.count).integers(0, 1 << 40, shape).astype(float)
-    return np.array_equal(execute(schedule, values), np.broadcast_to(values.sum(0), shape))
+    """Whether every rank ends with what the collective requires; what a rank does not contribute is NaN."""
+    ranks, count = schedule.world_size, schedule.count
+    terms = schedule.collective.terms(count, ranks)
+    part = np.searchsorted(terms.edges, np.arange(count), side="right") - 1
+    contributor, holder = terms.contributor[part], terms.holder[part]
+    values = np.random.default_rng(count).integers(0, 1 << 40, (ranks, count)).astype(float)
+    rank = np.arange(ranks)[:, None]
+    values[(contributor != EVERY) & (contributor != rank)] = np.nan
+    expected = np.nansum(values, axis=0)
+    result = execute(schedule, values)
+    return bool(((result == expected) | ((holder != EVERY) & (holder != rank))).all())

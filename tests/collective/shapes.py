@@ -35,25 +35,27 @@ def fabric(shape: str) -> Fabric:
 
 
 @st.composite
-def algorithms(draw: st.DrawFn, made: Fabric) -> Algorithm:
-    """Any algorithm that supports this fabric, with any of its options."""
-    name = draw(
-        st.sampled_from(("ring", "mesh", "ps") if made.shape.hips is None else ("hips", "ring", "mesh", "ps"))
-    )
+def algorithms(draw: st.DrawFn, made: Fabric, collective: str = "all_reduce") -> Algorithm:
+    """Any algorithm that supports this fabric and collective, with any of its options but full."""
+    names = ["ring", "mesh"] + ["hips"] * (made.shape.hips is not None)
+    exchanges = ["mesh", "ring"]
+    if collective in ("all_reduce", "barrier"):
+        names.append("ps")
+        exchanges.append("ps")
+    name = draw(st.sampled_from(names))
     if name == "ps":
         return Algorithm("ps", servers=draw(st.integers(1, len(made.servers))))
     if name != "hips":
         return Algorithm(name)
-    exchanges = st.sampled_from(("mesh", "ring", "ps"))
-    exchange = draw(
-        st.one_of(
-            st.just(()),
-            exchanges.map(lambda one: (one,)),
-            st.tuples(*[exchanges] * len(made.dims)),
-        )
-    )
+    one = st.sampled_from(exchanges)
+    exchange = draw(st.one_of(st.just(()), one.map(lambda name: (name,)), st.tuples(*[one] * len(made.dims))))
     one_way = made.kind == "torus" and "ring" in (exchange or ("ring",)) and draw(st.booleans())
     return Algorithm("hips", exchange, one_way)
+
+
+def full(made: Fabric) -> Algorithm:
+    """The algorithm with the fewest steps."""
+    return Algorithm("mesh" if made.shape.hips is None else "hips", ("full",))
 
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 31, 97, 101, 997, 4099)

@@ -146,7 +146,7 @@ def test_512_servers(algorithm: Algorithm) -> None:
         ({"name": "ring", "exchange": ("mesh",)}, "bcube(3,2)", "exchange is an option of hips"),
         ({"name": "mesh", "one_way": True}, "torus(3,3)", "one_way is an option of hips"),
         ({"name": "hips", "servers": 2}, "bcube(3,2)", "servers is an option of ps"),
-        ({"name": "hips", "exchange": ("star",)}, "bcube(3,2)", "allowed: mesh, ring, ps"),
+        ({"name": "hips", "exchange": ("star",)}, "bcube(3,2)", "allowed: mesh, ring, ps, full"),
         ({"name": "hips", "exchange": ("mesh",) * 3}, "bcube(3,2)", r"1, or 2 \(one for each level"),
         ({"name": "hips", "one_way": True}, "bcube(3,2)", "requires a torus with ring exchange"),
         (

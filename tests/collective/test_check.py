@@ -142,7 +142,7 @@ def test_what_is_accepted_sums(case: tuple[str, Schedule, int], column: str, by:
         ("dst", 12, "ranks 0 to 8"),
         ("thread", 2, "threads 0 to 1"),
         ("level", 2, "ports 0 to 1"),
-        ("op", 2, r"copy \(0\) or reduce \(1\)"),
+        ("op", 3, r"copy \(0\), reduce \(1\) or merge \(2\)"),
         ("length", 0, "no elements"),
         ("offset", -1, "exceeds the vector of 18 elements"),
         ("offset", 17, "exceeds the vector of 18 elements"),

@@ -27,7 +27,7 @@ def test_assembling_sorts_and_leaves_out_what_is_empty() -> None:
     mixed = [expected[i] for i in (3, 0, 4, 2, 1)] + [row(0, 0, 0, 0, 1, length=0)]
     schedule = assemble("test", 3, 1, 2, [np.array(mixed[:2], TRANSFER), np.array(mixed[2:], TRANSFER)])
     assert [tuple(int(v) for v in transfer) for transfer in schedule.transfers] == expected
-    assert ORDER == ("stage", "round", "thread", "src", "dst")
+    assert ORDER == ("stage", "round", "thread", "src", "dst", "offset")
 
 
 def test_assembling_nothing() -> None:
