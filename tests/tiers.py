@@ -40,6 +40,7 @@ TIERS = (
             "kernel/*",
             "lab/*",
             "tools/*",
+            "collective/test_async.py",
             "collective/test_engine.py",
             "collective/test_failures.py",
             "collective/test_stalls.py",

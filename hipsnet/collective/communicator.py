@@ -3,23 +3,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.endpoints import node_ports, receiver_ports
-from hipsnet.collective.executor import Executor, Reduction, Timeouts
+from hipsnet.collective.executor import Executor, Timeouts
 from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Route, chunk_elements, compile_plan
+from hipsnet.collective.runner import Runner
 from hipsnet.collective.schedule import Schedule
-from hipsnet.collective.segments import Plan, as_objects
+from hipsnet.collective.segments import as_objects
+from hipsnet.collective.vector import Vector, layout
+from hipsnet.collective.work import Work
 from hipsnet.engine import reduction
+from hipsnet.engine.engine import Engine, Limits, Piece
 from hipsnet.engine.library import library
+from hipsnet.engine.plans import PlanArrays
 from hipsnet.engine.reduction import DTYPES
+from hipsnet.engine.wire.wire import WIRES, open_wire
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
@@ -29,10 +37,8 @@ from hipsnet.transport.options import Options
 from hipsnet.transport.registry import open_transport
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
-REDUCTIONS: dict[str, Reduction] = {
-    **{operation: partial(reduction.reduce, operation) for operation in reduction.OPERATIONS},
-    "mean": partial(reduction.reduce, "sum"),
-}
+OPS = ("sum", "mean", "max", "min", "prod")
+"""The operations of reductions."""
 
 Buffer = TypeVar("Buffer")
 
@@ -41,7 +47,10 @@ PLANS_KEPT = 64
 
 
 class Communicator:
-    """One rank's membership in a job, created by `hipsnet.init`. Not thread-safe. Use `with`, or call `close`."""
+    """One rank's membership in a job, created by `hipsnet.init`. Use `with`, or call `close`.
+
+    Several threads may use a communicator. All ranks must start the same collectives in the same order.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Connect this rank with its neighbours.
@@ -53,6 +62,7 @@ class Communicator:
         topology = _load_topology(settings)
         self._fabric = build(topology)
         self._plan = lru_cache(PLANS_KEPT)(self._compile)
+        self._layout = lru_cache(PLANS_KEPT)(layout)
         # A vector large enough to use every connection of the algorithm.
         schedule = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
         self._connections = _routes(schedule, self._fabric, self.rank)
@@ -60,8 +70,15 @@ class Communicator:
         library()  # compile it now, if necessary, not while peers wait in the first collective
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
-        timeouts = Timeouts(settings.warn_s, settings.timeout_s)
-        self._executor = Executor(transport, self.rank, peers, timeouts)
+        if settings.transport not in WIRES:
+            timeouts = Timeouts(settings.warn_s, settings.timeout_s)
+            self._executor: Executor | None = Executor(transport, self.rank, peers, timeouts)
+            return
+        self._executor = None
+        limits = Limits.of_chunk(settings.warn_s, settings.timeout_s, settings.chunk_bytes)
+        wire = open_wire(settings.transport, transport, limits.message_max)
+        engine = Engine(wire, self.rank, self.world_size, peers, limits)
+        self._runner = Runner(engine, self.rank, peers, limits, lambda purpose: "")
 
     @property
     def rank(self) -> int:
@@ -71,24 +88,46 @@ class Communicator:
     def world_size(self) -> int:
         return self._settings.world_size
 
-    def all_reduce(self, memory: Buffer, op: str = "sum") -> Buffer:
-        """Combine `memory` over all ranks element by element, in place, and return it.
+    @overload
+    def all_reduce(self, memory: Buffer, op: str = "sum", async_op: Literal[False] = False) -> Buffer: ...
+
+    @overload
+    def all_reduce(self, memory: Any, op: str = "sum", *, async_op: Literal[True]) -> Work: ...
+
+    def all_reduce(self, memory: Any, op: str = "sum", async_op: bool = False) -> Any:
+        """Combine `memory` over all ranks element by element, in place.
 
         `memory`: a numpy array, or CPU memory exported by DLPack or the buffer protocol; C-contiguous and
-        writable, of any shape, of dtype float16, bfloat16, float32, float64, int32 or int64.
+        writable, of any shape, of dtype float16, bfloat16, float32, float64, int32 or int64. A list or tuple of
+        them (of one dtype) is treated as one vector; up to 63 arrays of 64 KiB or more are not copied.
         `op`: sum, mean (integers are rounded toward zero), max, min or prod.
-        The number of elements, the dtype and `op` must be the same on every rank. The result is
+        The numbers of elements, the dtype and `op` must be the same on every rank. The result is
         bitwise identical on all ranks and in repeated runs.
+
+        Returns `memory`; with `async_op`, a `Work` at once: the arrays must not be used before it is completed.
+        Up to 32 collectives are under way at once; starting more waits for the oldest.
 
         Raises InputError for an unsupported array or op, CollectiveError if a peer fails or calls with another
         size, dtype or op. After a CollectiveError, `memory` is undefined and the communicator must be closed.
         """
-        array = as_array(memory)
-        _check(array, op)
-        flat = array.reshape(-1)
-        self._executor.run(self._plan(flat.size, flat.itemsize), flat, op, REDUCTIONS[op])
-        if op == "mean":
-            reduction.divide(flat, self.world_size)
+        arrays = [as_array(one) for one in memory] if isinstance(memory, list | tuple) else [as_array(memory)]
+        _check(arrays, op)
+        flat = [array.reshape(-1) for array in arrays]
+        if self._executor is not None:
+            [one] = flat
+            plan = as_objects(self._plan(one.size, one.itemsize, ()))
+            self._executor.run(plan, one, op, partial(reduction.reduce, "sum" if op == "mean" else op))
+            if op == "mean":
+                reduction.divide(one, self.world_size)
+            return memory
+        placed = self._layout(tuple(array.size for array in flat), flat[0].itemsize)
+        vector = Vector(flat, placed)
+        work = self._run(
+            placed.count, vector.pieces, op, cuts=placed.cuts, is_async=async_op, finish=vector.unpack
+        )
+        if async_op:
+            return work
+        work.wait()
         return memory
 
     def barrier(self) -> None:
@@ -96,24 +135,51 @@ class Communicator:
         self.all_reduce(np.zeros(1, np.int32))
 
     def close(self) -> None:
-        """Close the connections after all data in flight has arrived."""
-        self._executor.close()
+        """Wait for the collectives under way, then close the connections after all data in flight has arrived."""
+        if self._executor is not None:
+            self._executor.close()
+        else:
+            self._runner.close()
 
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._executor is not None:
+            self._executor.close()
+        else:
+            self._runner.close(error)
+
+    def _run(
+        self,
+        count: int,
+        pieces: Sequence[Piece],
+        op: str,
+        *,
+        cuts: tuple[int, ...] = (),
+        is_async: bool = False,
+        finish: Callable[[], None] | None = None,
+    ) -> Work:
+        """Start a collective on a vector of `count` elements, of which `pieces` hold what this rank touches.
+
+        The pieces are in ascending order and of one dtype. `cuts` are the same on every rank; a piece begins and
+        ends at one of them, or at the boundary of a transfer. `finish` is called when the collective is done.
+        """
+        dtype = pieces[0].array.dtype
+        plan = self._plan(count, dtype.itemsize, cuts)
+        return self._runner.start(
+            plan, pieces, dtype, op, cuts=_digest(cuts), is_async=is_async, finish=finish
+        )
 
     def _schedule(self, count: int) -> Schedule:
         s = self._settings
         return Algorithm(s.algorithm, s.exchange, s.one_way, s.servers).build(self._fabric, count)
 
-    def _compile(self, count: int, itemsize: int) -> Plan:
+    def _compile(self, count: int, itemsize: int, cuts: tuple[int, ...]) -> PlanArrays:
         schedule = self._schedule(count)
         ports = receiver_ports(self._fabric, schedule.transfers)
         chunk = chunk_elements(schedule, self._settings.chunk_bytes, itemsize)
-        return as_objects(compile_plan(schedule, self.rank, self._connections, ports, chunk))
+        return compile_plan(schedule, self.rank, self._connections, ports, chunk, cuts)
 
     def _greeting(self) -> Greeting:
         s = self._settings
@@ -169,10 +235,24 @@ def _peer(fabric: Fabric, rank: int, route: Route) -> Peer:
     return Peer(remote, mine, str(local_port.address.ip), theirs, str(remote_port.address.ip))
 
 
-def _check(array: NDArray[Any], op: str) -> None:
-    if array.dtype not in DTYPES:
-        raise InputError(f"dtype {array.dtype} is not one of {', '.join(d.name for d in DTYPES)}")
-    if not (array.flags.c_contiguous and array.flags.writeable):
-        raise InputError("all_reduce works in place: the array must be C-contiguous and writable")
-    if op not in REDUCTIONS:
-        raise InputError(f"op {op!r} is not one of {', '.join(REDUCTIONS)}")
+def _digest(cuts: tuple[int, ...]) -> int:
+    """A number of 64 bits that differs between different cuts."""
+    if not cuts:
+        return 0
+    return int.from_bytes(sha256(np.array(cuts, "<i8").tobytes()).digest()[:8], "little")
+
+
+def _check(arrays: Sequence[NDArray[Any]], op: str) -> None:
+    if not arrays:
+        raise InputError("all_reduce takes at least one array; found an empty list")
+    for array in arrays:
+        if array.dtype not in DTYPES:
+            raise InputError(f"dtype {array.dtype} is not one of {', '.join(d.name for d in DTYPES)}")
+        if array.dtype != arrays[0].dtype:
+            raise InputError(
+                f"the arrays of one call have one dtype; found {arrays[0].dtype} and {array.dtype}"
+            )
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            raise InputError("all_reduce works in place: the array must be C-contiguous and writable")
+    if op not in OPS:
+        raise InputError(f"op {op!r} is not one of {', '.join(OPS)}")

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import IntEnum
 from time import monotonic
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.engine.library import library
@@ -17,13 +19,19 @@ from hipsnet.engine.plans import PlanArrays
 from hipsnet.engine.reduction import DTYPES
 from hipsnet.engine.wire.wire import Wire
 from hipsnet.errors import TransportError
+from hipsnet.stack.roce.core import Core
 from hipsnet.transport.interface import Peer
 
 OPERATIONS = ("sum", "prod", "max", "min", "mean", "copy")
 """In the order of `enum call_operation`."""
 
 SIGNALS_S = 0.25
-"""Maximum time of a wait in C, after which Python handles signals."""
+"""Maximum time of a wait in C, after which Python handles signals and the caller's `on_slice`."""
+
+SLOTS_BYTES = 4 << 20
+"""Staging slots of a neighbour, together; at least FEWEST_SLOTS."""
+
+FEWEST_SLOTS, MOST_SLOTS = 4, 16
 
 _NS = 1_000_000_000
 
@@ -42,6 +50,12 @@ class Limits:
     eager_slots: int = 16
     eager_bytes: int = 32 << 10
     reserve: int = 2
+
+    @classmethod
+    def of_chunk(cls, warn_s: float, timeout_s: float, chunk_bytes: int) -> Limits:
+        """The limits for segments of at most `chunk_bytes`."""
+        slots = min(MOST_SLOTS, max(FEWEST_SLOTS, SLOTS_BYTES // chunk_bytes))
+        return cls(warn_s, timeout_s, slots=slots, slot_bytes=chunk_bytes)
 
     @property
     def heartbeat_s(self) -> float:
@@ -75,6 +89,41 @@ class Reason(IntEnum):
     LOCAL = 7
 
 
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """An array (1-D, C-contiguous) that holds the elements of the vector from `first` on.
+
+    `has_result`: a mean is divided here at the end.
+    """
+
+    array: NDArray[Any]
+    first: int = 0
+    has_result: bool = True
+
+
+@dataclass(eq=False)
+class Call:
+    """A call that has been submitted. `state` changes once, after `finish` has been called for a call that is done.
+
+    `standing`: how far a call that failed has come (`struct call_standing`), or None.
+    """
+
+    sequence: int
+    keeps: tuple[Any, ...]
+    finish: Callable[[], None] | None = None
+    state: State = State.ACTIVE
+    standing: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state != State.ACTIVE
+
+
+class EngineFailed(Exception):
+    """No call can be submitted: one has failed (`Engine.failure` has the reason), or the engine is closed."""
+
+
 class Engine:
     """Runs calls over a wire. Any thread may submit and wait; calls run in the order of submission."""
 
@@ -95,76 +144,183 @@ class Engine:
         self._limits = limits
         self._handle = lib.engine_open(config, wire.operations, wire.handle)
         if self._handle == ffi.NULL:
+            wire.close()
             raise TransportError("no memory or descriptors are left for the engine")
-        self._lock = threading.Lock()
-        self._kept: dict[int, Work] = {}  # keeps the memory of active calls alive
+        self._order = threading.Lock()  # held while a call is submitted
+        self._kept: dict[int, Call] = {}  # keeps the memory of calls alive, in the order of submission
+        self._users = threading.Condition()
+        self._inside = 0  # threads in C
+        self._is_closed = False
+        self._failure: Any = None
+
+    @property
+    def library(self) -> Core:
+        return self._library
 
     def submit(
-        self, plan: PlanArrays, arrays: Sequence[NDArray[Any]], operation: str, purpose: int, is_async: bool
-    ) -> Work:
-        """Start a call on `arrays` (1-D, C-contiguous, of one dtype), which form a vector of `plan.count` elements.
+        self,
+        plan: PlanArrays,
+        pieces: Sequence[Piece],
+        dtype: np.dtype[Any],
+        operation: str,
+        *,
+        purpose: int = 0,
+        cuts: int = 0,
+        is_async: bool = False,
+        finish: Callable[[], None] | None = None,
+    ) -> Call:
+        """Start a call on `pieces`, in ascending order; wait for a free place if the window is full.
 
-        Each segment of the plan lies within one array. `purpose` must be the same number on every rank.
-        Raises TransportError if the wire cannot register an array; then the call has not started.
+        Each segment of the plan that this rank sends or receives lies within one piece. `purpose` and `cuts` are
+        numbers that must be the same on every rank. `finish` is called once when the call is done, before its
+        state changes. Raises EngineFailed, or TransportError if the memory cannot be registered.
         """
-        if plan.longest * arrays[0].itemsize > self._eager_bytes:
-            self._wire.prepare(arrays)
         ffi, lib = self._library
         struct = plan.struct(self._library)
         signature = ffi.new("struct signature *")
-        signature.count = plan.count
-        signature.dtype = DTYPES.index(arrays[0].dtype)
-        signature.operation = OPERATIONS.index(operation)
-        signature.purpose = purpose
-        buffers = ffi.new("struct call_buffer[]", len(arrays))
-        first = 0
-        for buffer, array in zip(buffers, arrays, strict=True):
-            buffer.memory = ffi.cast("void *", array.ctypes.data)
-            buffer.first, buffer.count, buffer.has_result = first, array.size, True
-            first += array.size
-        with self._lock:
-            sequence = int(lib.engine_submit(self._handle, struct, signature, buffers, len(arrays), is_async))
-            work = Work(self, sequence, (plan, struct, tuple(arrays)))
-            if sequence:
-                self._kept[sequence] = work
-        return work
+        signature.count, signature.cuts, signature.purpose = plan.count, cuts, purpose
+        signature.dtype, signature.operation = DTYPES.index(dtype), OPERATIONS.index(operation)
+        buffers = ffi.new("struct call_buffer[]", len(pieces))
+        for buffer, piece in zip(buffers, pieces, strict=True):
+            buffer.memory = ffi.cast("void *", piece.array.ctypes.data)
+            buffer.first, buffer.count, buffer.has_result = piece.first, piece.array.size, piece.has_result
+        with self._order, self._in_use():
+            if plan.longest * dtype.itemsize > self._eager_bytes:
+                self._wire.prepare([piece.array for piece in pieces])
+            while True:
+                sequence = int(
+                    lib.engine_submit(self._handle, struct, signature, buffers, len(pieces), is_async)
+                )
+                if sequence:
+                    break
+                self._make_place()
+            call = Call(sequence, (plan, struct, tuple(pieces)), finish)
+            self._kept[sequence] = call
+        return call
 
-    def wait(self, sequence: int, timeout_s: float | None = None) -> State:
-        """Wait until the call has ended or the timeout expires; return its state. A signal handler may raise."""
+    def wait(
+        self, call: Call, timeout_s: float | None = None, on_slice: Callable[[], None] | None = None
+    ) -> State:
+        """Wait until the call has ended or the timeout expires; return its state.
+
+        A signal handler may raise; `on_slice` is called at least every SIGNALS_S seconds.
+        """
         end_s = None if timeout_s is None else monotonic() + timeout_s
-        while True:
-            left_s = SIGNALS_S if end_s is None else min(SIGNALS_S, max(0.0, end_s - monotonic()))
-            state = State(self._library.lib.engine_wait(self._handle, sequence, int(left_s * _NS)))
-            if state != State.ACTIVE or (end_s is not None and monotonic() >= end_s):
-                return state
+        with self._in_use():
+            while not call.is_over:
+                left_s = SIGNALS_S if end_s is None else min(SIGNALS_S, max(0.0, end_s - monotonic()))
+                found = State(self._library.lib.engine_wait(self._handle, call.sequence, int(left_s * _NS)))
+                if found != State.ACTIVE:
+                    self._settle(call, found)
+                elif end_s is not None and monotonic() >= end_s:
+                    break
+                elif on_slice is not None:
+                    on_slice()
+        return call.state
 
-    def poll(self, sequence: int) -> State:
-        return State(self._library.lib.engine_poll(self._handle, sequence))
+    def wait_any(self, ended: int) -> int:
+        """Wait until the number of calls that have ended is not `ended`, at most SIGNALS_S; return it."""
+        with self._in_use():
+            return int(self._library.lib.engine_wait_any(self._handle, ended, int(SIGNALS_S * _NS)))
 
-    def release(self, sequence: int) -> None:
-        self._library.lib.engine_release(self._handle, sequence)
-        with self._lock:
-            self._kept.pop(sequence, None)
+    def poll(self, call: Call) -> State:
+        """The state of a call now."""
+        if not call.is_over:
+            with self._in_use():
+                found = State(self._library.lib.engine_poll(self._handle, call.sequence))
+                if found != State.ACTIVE:
+                    self._settle(call, found)
+        return call.state
 
     def fail(self, why: str) -> None:
         """Fail all calls, on this rank and on the peers."""
-        self._library.lib.engine_fail(self._handle, why.encode()[:1000])
+        with self._in_use():
+            self._library.lib.engine_fail(self._handle, why.encode()[:1000])
 
     def failure(self) -> Any:
         """`struct core_failure`, or None."""
-        ffi, lib = self._library
-        found = ffi.new("struct core_failure *")
-        return found if lib.engine_failure(self._handle, found) else None
+        if self._failure is None and not self._is_closed:
+            ffi, lib = self._library
+            found = ffi.new("struct core_failure *")
+            with self._in_use():
+                self._failure = found if lib.engine_failure(self._handle, found) else None
+        return self._failure
+
+    def delay(self, connection: int) -> Any:
+        """`struct peer_delay` of a connection."""
+        with self._in_use():
+            return self._library.lib.engine_delay(self._handle, connection)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls are under way."""
+        return any(not call.is_over for call in list(self._kept.values()))
+
+    def wait_all(self) -> None:
+        """Wait until no call is under way."""
+        while calls := [call for call in list(self._kept.values()) if not call.is_over]:
+            self.wait(calls[0])
 
     def close(self) -> None:
-        self._library.lib.engine_close(self._handle, int(self._limits.timeout_s * _NS))
-        self._wire.close()
+        """Wait for the calls under way, then close the connections after all data has been sent.
 
+        Other threads that wait for a call return first. Closing twice is allowed.
+        """
+        with self._order:
+            if self._is_closed:
+                return
+            self.wait_all()
+            farewell_s = self._limits.timeout_s
+            if self.failure():
+                farewell_s = min(farewell_s, self._library.lib.ENGINE_FAREWELL_NS / _NS)
+            with self._users:
+                self._is_closed = True
+                self._users.wait_for(lambda: not self._inside)
+            self._library.lib.engine_close(self._handle, int(farewell_s * _NS))
+            self._wire.close()
+            self._kept.clear()
 
-@dataclass(eq=False)
-class Work:
-    """A call that has been submitted."""
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """The engine is not freed meanwhile."""
+        with self._users:
+            if self._is_closed:
+                raise EngineFailed
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._users:
+                self._inside -= 1
+                if self._is_closed:
+                    self._users.notify_all()
 
-    engine: Engine
-    sequence: int
-    keeps: tuple[Any, ...]
+    def _make_place(self) -> None:
+        """Wait until the oldest call has ended. Raises if that is not what prevents a submission."""
+        if self.failure():
+            raise EngineFailed
+        oldest = next(iter(self._kept.values()), None)
+        if oldest is None:
+            raise TransportError("the memory of a call cannot be registered")
+        self.wait(oldest)
+
+    def _settle(self, call: Call, found: State) -> None:
+        """Finish a call that has ended, once. A call that failed keeps its memory until the engine is closed."""
+        with call.lock:
+            if call.is_over:
+                return
+            if found == State.DONE:
+                self._library.lib.engine_release(self._handle, call.sequence)
+                del self._kept[call.sequence]
+                if call.finish is not None:
+                    call.finish()
+                call.keeps, call.finish = (), None
+            else:
+                self.failure()
+                call.standing = self._standing(call)
+            call.state = found
+
+    def _standing(self, call: Call) -> Any:
+        ffi, lib = self._library
+        found = ffi.new("struct call_standing *")
+        return found if lib.engine_where(self._handle, call.sequence, found) else None

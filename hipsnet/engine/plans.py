@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ Rows = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """(start of each row, with one element more than rows; the concatenated rows)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlanArrays:
     """The contents of `struct plan`, and the arrays that it points to."""
 
@@ -41,9 +41,15 @@ class PlanArrays:
     releases: Rows
     sends: Rows
     receives: Rows
+    _struct: tuple[Core, Any] | None = field(default=None, init=False, repr=False)
 
     def struct(self, core: Core) -> Any:
-        """A `struct plan *`, valid as long as this object."""
+        """A `struct plan *` of this library, valid as long as this object, which must not change any more."""
+        if self._struct is None or self._struct[0] is not core:
+            self._struct = core, self._make_struct(core)
+        return self._struct[1]
+
+    def _make_struct(self, core: Core) -> Any:
         ffi, _ = core
         plan = ffi.new("struct plan *")
         plan.count, plan.longest = self.count, self.longest

@@ -162,8 +162,8 @@ def test_an_interrupt_inside_a_call_ends_it_on_all_ranks(tmp_path: Path) -> None
 
 
 def wait_until_asleep(pid: int | None) -> None:
-    """Wait until the process is in epoll_wait, where a call waits for its peers."""
+    """Wait until the process is in ppoll, where a call waits for its peers."""
     deadline = time.monotonic() + BOUND_S
-    while "epoll" not in Path(f"/proc/{pid}/wchan").read_text():
+    while "poll" not in Path(f"/proc/{pid}/wchan").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.01)

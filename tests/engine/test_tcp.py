@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -20,7 +21,8 @@ import numpy as np
 import pytest
 
 from hipsnet.collective.algorithms import Algorithm
-from hipsnet.engine.engine import Engine, Limits, Reason, State
+from hipsnet.engine.engine import Call as EngineCall
+from hipsnet.engine.engine import Engine, Limits, Piece, Reason, State
 from hipsnet.engine.library import library
 from hipsnet.engine.wire.tcp import TcpWire
 from hipsnet.transport.interface import Peer
@@ -72,10 +74,20 @@ def on_all(engines: list[Any], body: Callable[[int, Engine], Any]) -> list[Any]:
         return [one.result(BOUND_S) for one in every]
 
 
-def submit(shape: str, rank: int, engine: Engine, call: Call, is_async: bool = False) -> Any:
+@dataclass
+class Submitted:
+    """A call and its vector."""
+
+    call: EngineCall
+    array: np.ndarray
+
+
+def submit(shape: str, rank: int, engine: Engine, call: Call, is_async: bool = False) -> Submitted:
     most = LIMITS.slot_bytes // call.dtype.itemsize
     plan = plan_of(shape, HIPS, rank, call.count, call.dtype.itemsize, most)
-    return engine.submit(plan, [call.vector(rank)], call.operation, 7, is_async)
+    array = call.vector(rank)
+    made = engine.submit(plan, [Piece(array)], call.dtype, call.operation, purpose=7, is_async=is_async)
+    return Submitted(made, array)
 
 
 def test_calls_that_are_awaited_immediately() -> None:
@@ -86,9 +98,8 @@ def test_calls_that_are_awaited_immediately() -> None:
         found = []
         for call in calls:
             work = submit(shape, rank, engine, call)
-            assert engine.wait(work.sequence, BOUND_S) == State.DONE
-            found.append(work.keeps[2][0].tobytes())
-            engine.release(work.sequence)
+            assert engine.wait(work.call, BOUND_S) == State.DONE
+            found.append(work.array.tobytes())
         return found
 
     with job(shape) as (engines, _):
@@ -104,10 +115,10 @@ def test_many_calls_in_flight_without_a_wait() -> None:
     def body(rank: int, engine: Engine) -> list[bytes]:
         work = [submit(shape, rank, engine, call, is_async=True) for call in calls]
         end = threading.Event()
-        while any(engine.poll(one.sequence) == State.ACTIVE for one in work):
+        while any(engine.poll(one.call) == State.ACTIVE for one in work):
             assert engine.failure() is None
             end.wait(0.005)
-        return [one.keeps[2][0].tobytes() for one in work]
+        return [one.array.tobytes() for one in work]
 
     with job(shape) as (engines, _):
         for found in on_all(engines, body):
@@ -119,7 +130,7 @@ def test_a_rank_that_closes_is_named_by_its_neighbours() -> None:
 
     def body(rank: int, engine: Engine) -> tuple[int, int]:
         work = submit(shape, rank, engine, Call(1000))
-        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        assert engine.wait(work.call, BOUND_S) == State.FAILED
         failure = engine.failure()
         return failure.reason, failure.culprit
 
@@ -137,7 +148,7 @@ def test_an_engine_that_fails_says_why() -> None:
         work = submit(shape, rank, engine, Call(200_000))
         if rank == 1:
             engine.fail("KeyboardInterrupt")
-        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        assert engine.wait(work.call, BOUND_S) == State.FAILED
         failure = engine.failure()
         return failure.reason, failure.culprit, library().ffi.string(failure.words).decode()
 
@@ -167,9 +178,9 @@ def test_a_stream_that_breaks_the_protocol_ends_the_connection(stream: bytes, cu
         engine, hostile = engines[0], sockets[1, 0]
         work = submit("torus(2)", 0, engine, Call(10))
         hostile.sendall(stream[:cut])
-        assert engine.wait(work.sequence, 0.01) == State.ACTIVE
+        assert engine.wait(work.call, 0.01) == State.ACTIVE
         hostile.sendall(stream[cut:])
-        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        assert engine.wait(work.call, BOUND_S) == State.FAILED
         assert engine.failure().culprit == 1
 
 
@@ -186,13 +197,13 @@ def test_random_streams_cause_no_memory_error() -> None:
                     order.choice((0, 1, 1, 1)), order.randrange(4), len(body), order.getrandbits(32), 0
                 )
                 sockets[1, 0].sendall(words + body)
-            assert engines[0].wait(work.sequence, BOUND_S) == State.FAILED
+            assert engines[0].wait(work.call, BOUND_S) == State.FAILED
 
 
 def test_engines_leave_no_descriptor_and_no_thread() -> None:
     def body(rank: int, engine: Engine) -> None:
         work = submit("torus(2)", rank, engine, Call(10), is_async=True)
-        assert engine.wait(work.sequence, BOUND_S) == State.DONE
+        assert engine.wait(work.call, BOUND_S) == State.DONE
 
     def open_now() -> tuple[int, int]:
         status = Path("/proc/self/status").read_text()
@@ -215,11 +226,11 @@ def test_engines_leave_no_descriptor_and_no_thread() -> None:
 def test_a_wait_that_times_out_leaves_the_call_in_flight() -> None:
     with job("torus(2)") as (engines, _):
         work = submit("torus(2)", 0, engines[0], Call(10))
-        assert engines[0].wait(work.sequence, 0.02) == State.ACTIVE
+        assert engines[0].wait(work.call, 0.02) == State.ACTIVE
         late = submit("torus(2)", 1, engines[1], Call(10))
-        assert engines[1].wait(late.sequence, BOUND_S) == State.DONE
-        assert engines[0].wait(work.sequence, BOUND_S) == State.DONE
-        assert (work.keeps[2][0] == np.asarray(Call(10).result(2))).all()
+        assert engines[1].wait(late.call, BOUND_S) == State.DONE
+        assert engines[0].wait(work.call, BOUND_S) == State.DONE
+        assert (work.array == np.asarray(Call(10).result(2))).all()
 
 
 LARGE = Call(60_000)  # int64: segments of 240 kB
@@ -271,11 +282,11 @@ def test_no_write_lands_in_the_array_of_a_call_that_has_failed() -> None:
     """The header and a part of the data arrive before the failure, the rest after it."""
     key, count = 2, 10_000  # the first array has the key after that of the slots
     with hostile_peer() as (engine, peer, ours, work):
-        array = work.keeps[2][0].view(np.uint8)
+        array = work.array.view(np.uint8)
         peer.sendall(HEADER.pack(0, key, count, 0, 0) + b"\xaa" * (count // 2))
         until(lambda: bool(array[count // 2 - 1] == 0xAA))
         engine.fail("KeyboardInterrupt")
-        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
+        assert engine.wait(work.call, BOUND_S) == State.FAILED
         array[:] = 1
         peer.sendall(b"\xaa" * (count // 2) + HEADER.pack(0, key, count, 0, 0) + b"\xaa" * count)
         until(lambda: not queued(peer, termios.TIOCOUTQ) and not queued(ours, termios.FIONREAD))
@@ -291,8 +302,8 @@ def test_a_write_that_has_begun_is_sent_as_it_was_before_the_failure() -> None:
             peer.sendall(HEADER.pack(1, 0, len(message), 0, 0) + message)
         until(lambda: len(peer.recv(1 << 16, socket.MSG_PEEK)) > 2000)
         engine.fail("KeyboardInterrupt")
-        assert engine.wait(work.sequence, BOUND_S) == State.FAILED
-        work.keeps[2][0][:] = 99
+        assert engine.wait(work.call, BOUND_S) == State.FAILED
+        work.array[:] = 99
         writes = []
         for kind, data in sent:
             if kind == 0:

@@ -21,9 +21,9 @@ def test_the_sockets_of_a_tcp_transport_become_a_wire() -> None:
         work = [submit("torus(2)", rank, engine, Call(1000)) for rank, engine in enumerate(engines)]
         with ThreadPoolExecutor(2) as threads:
             waits = [
-                threads.submit(engine.wait, one.sequence, BOUND_S)
+                threads.submit(engine.wait, one.call, BOUND_S)
                 for engine, one in zip(engines, work, strict=True)
             ]
             assert [wait.result() for wait in waits] == [State.DONE] * 2
             list(threads.map(Engine.close, engines))
-        assert all((one.keeps[2][0] == Call(1000).result(2)).all() for one in work)
+        assert all((one.array == Call(1000).result(2)).all() for one in work)

@@ -76,9 +76,8 @@ def test_calls_that_are_awaited_immediately(ends: tuple[End, End]) -> None:
         found = []
         for call in calls:
             work = submit(SHAPE, rank, engine, call)
-            assert engine.wait(work.sequence, BOUND_S) == State.DONE
-            found.append(work.keeps[2][0].tobytes())
-            engine.release(work.sequence)
+            assert engine.wait(work.call, BOUND_S) == State.DONE
+            found.append(work.array.tobytes())
         return found
 
     with job(ends) as engines:
@@ -94,10 +93,10 @@ def test_many_calls_in_flight_without_a_wait(ends: tuple[End, End], rate_bps: in
     def body(rank: int, engine: Engine) -> list[bytes]:
         work = [submit(SHAPE, rank, engine, call, is_async=True) for call in calls]
         end = threading.Event()
-        while any(engine.poll(one.sequence) == State.ACTIVE for one in work):
+        while any(engine.poll(one.call) == State.ACTIVE for one in work):
             assert engine.failure() is None
             end.wait(0.005)
-        return [one.keeps[2][0].tobytes() for one in work]
+        return [one.array.tobytes() for one in work]
 
     with job(ends, rate_bps=rate_bps) as engines:
         assert on_all(engines, body) == [results(calls)] * 2
@@ -108,8 +107,8 @@ def test_a_cable_that_loses_frames(ends: tuple[End, End]) -> None:
 
     def body(rank: int, engine: Engine) -> list[bytes]:
         work = [submit(SHAPE, rank, engine, call) for call in calls]
-        assert all(engine.wait(one.sequence, BOUND_S) == State.DONE for one in work)
-        return [one.keeps[2][0].tobytes() for one in work]
+        assert all(engine.wait(one.call, BOUND_S) == State.DONE for one in work)
+        return [one.array.tobytes() for one in work]
 
     for end in ends:
         set_loss(end.fabric, end.name, 0, 20_000)
@@ -128,12 +127,12 @@ def test_a_program_that_computes_acknowledges(ends: tuple[End, End]) -> None:
 
     def body(rank: int, engine: Engine) -> State:
         if rank == 1:
-            engine.wait(submit(SHAPE, 1, engine, Call(10)).sequence, BOUND_S)
+            engine.wait(submit(SHAPE, 1, engine, Call(10)).call, BOUND_S)
             threading.Event().wait(2)
         else:
             for count in (10, 50_000):
                 work = submit(SHAPE, 0, engine, Call(count))
-                state = engine.wait(work.sequence, BOUND_S)
+                state = engine.wait(work.call, BOUND_S)
         return state if rank == 0 else State.DONE
 
     with job(ends, limits) as engines:
@@ -152,14 +151,14 @@ def test_a_rank_that_closes_is_named_and_its_last_acknowledgements_are_not_misse
 ) -> None:
     with job(ends) as engines:
         both = [submit(SHAPE, rank, engine, Call(20_000)) for rank, engine in enumerate(engines)]
-        assert on_all(engines, lambda rank, engine: engine.wait(both[rank].sequence, BOUND_S)) == [
+        assert on_all(engines, lambda rank, engine: engine.wait(both[rank].call, BOUND_S)) == [
             State.DONE,
             State.DONE,
         ]
         waits = submit(SHAPE, 0, engines[0], Call(10))
         with ThreadPoolExecutor(1) as thread:
             closing = thread.submit(engines.pop().close)
-            assert engines[0].wait(waits.sequence, BOUND_S) == State.FAILED
+            assert engines[0].wait(waits.call, BOUND_S) == State.FAILED
             closing.result(BOUND_S)
         assert failure_of(engines[0]) == (Reason.CLOSED, 1, "it closed the connection")
 
@@ -167,9 +166,7 @@ def test_a_rank_that_closes_is_named_and_its_last_acknowledgements_are_not_misse
 def test_a_port_that_goes_down_for_a_moment_delays_and_one_that_is_removed_fails() -> None:
     with cable() as ends, job(ends) as engines:
         work = [submit(SHAPE, rank, engine, Call(10)) for rank, engine in enumerate(engines)]
-        assert all(
-            on_all(engines, lambda rank, engine: engine.wait(work[rank].sequence, BOUND_S) == State.DONE)
-        )
+        assert all(on_all(engines, lambda rank, engine: engine.wait(work[rank].call, BOUND_S) == State.DONE))
         near = ends[0].namespace
         for state in ("down", "up"):
             subprocess.run(["ip", "-n", near, "link", "set", "p0", state], check=True)
@@ -177,20 +174,18 @@ def test_a_port_that_goes_down_for_a_moment_delays_and_one_that_is_removed_fails
                 work = [
                     submit(SHAPE, rank, engine, Call(30_000), True) for rank, engine in enumerate(engines)
                 ]
-                assert engines[0].wait(work[0].sequence, 0.1) == State.ACTIVE
-        assert all(
-            on_all(engines, lambda rank, engine: engine.wait(work[rank].sequence, BOUND_S) == State.DONE)
-        )
+                assert engines[0].wait(work[0].call, 0.1) == State.ACTIVE
+        assert all(on_all(engines, lambda rank, engine: engine.wait(work[rank].call, BOUND_S) == State.DONE))
         subprocess.run(["ip", "-n", near, "link", "delete", "p0"], check=True)
         lost = submit(SHAPE, 0, engines[0], Call(10))
-        assert engines[0].wait(lost.sequence, BOUND_S) == State.FAILED
+        assert engines[0].wait(lost.call, BOUND_S) == State.FAILED
         assert failure_of(engines[0]) == (Reason.CLOSED, 1, "a port is gone: No such device or address")
 
 
 def test_engines_leave_no_descriptor_and_no_thread(ends: tuple[End, End]) -> None:
     def body(rank: int, engine: Engine) -> None:
         work = submit(SHAPE, rank, engine, Call(10), is_async=True)
-        assert engine.wait(work.sequence, BOUND_S) == State.DONE
+        assert engine.wait(work.call, BOUND_S) == State.DONE
 
     def open_now() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

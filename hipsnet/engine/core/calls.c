@@ -285,6 +285,11 @@ u32 core_active(const struct core *core)
 	return core->active;
 }
 
+u32 core_ended(const struct core *core)
+{
+	return core->submitted - core->active;
+}
+
 /* The memory of a segment, which lies within one buffer. */
 void *address_of(const struct call *call, const struct plan_segment *segment)
 {

@@ -136,6 +136,7 @@ void core_fail(struct core *core, u32 reason, const char *words);
 const struct core_failure *core_failure(const struct core *core);
 
 u32 core_active(const struct core *core); /* calls under way */
+u32 core_ended(const struct core *core);  /* calls that are done or have failed, since the start */
 bool core_where(const struct core *core, u32 sequence, struct call_standing *standing);
 
 /* How long an awaited peer has sent nothing, or (absent) has not entered the oldest call that awaits it. */

@@ -47,6 +47,14 @@ static void kick(struct engine *engine)
 	engine->is_kicked = true;
 }
 
+/* Lets all waiting callers, and the one that drives, check for what they wait. */
+static void wake(struct engine *engine)
+{
+	pthread_cond_broadcast(&engine->changed);
+	if (engine->is_driven)
+		kick(engine);
+}
+
 /* When the wire must be driven, independent of arrivals. */
 static u64 due_ns(const struct engine *engine)
 {
@@ -70,13 +78,13 @@ static void post(struct engine *engine, u64 now_ns)
 static void process(struct engine *engine)
 {
 	u64 now_ns = clock_now();
-	u32 active = core_active(engine->core);
+	u32 ended = core_ended(engine->core);
 
 	engine->operations->progress(engine->wire, engine->core, now_ns);
 	if (now_ns >= engine->next_tick_ns)
 		engine->next_tick_ns = core_tick(engine->core, now_ns);
 	post(engine, now_ns);
-	if (engine->waiters && core_active(engine->core) != active)
+	if (engine->waiters && core_ended(engine->core) != ended)
 		pthread_cond_broadcast(&engine->changed);
 }
 
@@ -217,12 +225,15 @@ u32 engine_submit(struct engine *engine, const struct plan *plan, const struct s
 		  const struct call_buffer *buffers, u32 count, bool is_async)
 {
 	u64 now_ns = clock_now();
-	u32 sequence;
+	u32 sequence, ended;
 
 	pthread_mutex_lock(&engine->lock);
+	ended = core_ended(engine->core);
 	sequence = core_submit(engine->core, plan, signature, buffers, count, now_ns);
 	if (sequence)
 		post(engine, now_ns);
+	if (core_ended(engine->core) != ended)
+		wake(engine);
 	if (is_async) {
 		start_thread(engine);
 		if (!engine->is_driven)
@@ -232,18 +243,31 @@ u32 engine_submit(struct engine *engine, const struct plan *plan, const struct s
 	return sequence;
 }
 
-/* Waits for the drive; the progress thread yields it at once. False if the call ended or the time expired. */
-static bool take_drive(struct engine *engine, u32 sequence, u64 until_ns)
+/* What a caller waits for: the end of a call, or (sequence 0) of any call after `ended` calls. */
+struct goal {
+	u32 sequence, ended;
+};
+
+static bool is_reached(const struct engine *engine, struct goal goal)
+{
+	if (!goal.sequence)
+		return core_ended(engine->core) != goal.ended;
+	return core_state(engine->core, goal.sequence) != CALL_ACTIVE;
+}
+
+/* Waits for the drive; the progress thread yields it at once. False if the goal is reached or the time is
+ * over.
+ */
+static bool take_drive(struct engine *engine, struct goal goal, u64 until_ns)
 {
 	engine->waiters++;
-	while (engine->is_driven && core_state(engine->core, sequence) == CALL_ACTIVE &&
-	       clock_now() < until_ns) {
+	while (engine->is_driven && !is_reached(engine, goal) && clock_now() < until_ns) {
 		if (engine->thread_drives)
 			kick(engine);
 		wait_for_change(engine, until_ns);
 	}
 	engine->waiters--;
-	if (engine->is_driven || core_state(engine->core, sequence) != CALL_ACTIVE) {
+	if (engine->is_driven || is_reached(engine, goal)) {
 		/* The progress thread may have left the drive to this waiter. */
 		pthread_cond_broadcast(&engine->changed);
 		return false;
@@ -251,24 +275,40 @@ static bool take_drive(struct engine *engine, u32 sequence, u64 until_ns)
 	return engine->is_driven = true;
 }
 
-enum call_state engine_wait(struct engine *engine, u32 sequence, u64 timeout_ns)
+static void wait_for(struct engine *engine, struct goal goal, u64 timeout_ns)
 {
 	u64 now_ns = clock_now();
 	u64 until_ns = timeout_ns > NEVER - now_ns ? NEVER : now_ns + timeout_ns;
-	enum call_state state;
 
-	pthread_mutex_lock(&engine->lock);
-	if (take_drive(engine, sequence, until_ns)) {
-		while (core_state(engine->core, sequence) == CALL_ACTIVE && clock_now() < until_ns)
+	if (take_drive(engine, goal, until_ns)) {
+		while (!is_reached(engine, goal) && clock_now() < until_ns)
 			drive(engine, until_ns);
 		engine->driven_ns = clock_now();
 		free_drive(engine);
 	}
+	/* Calls and an ABORT that is not sent yet continue after the caller returns. */
+	if (core_active(engine->core) || (core_failure(engine->core) && !is_drained(engine)))
+		start_thread(engine);
+}
+
+enum call_state engine_wait(struct engine *engine, u32 sequence, u64 timeout_ns)
+{
+	enum call_state state;
+
+	pthread_mutex_lock(&engine->lock);
+	wait_for(engine, (struct goal){.sequence = sequence}, timeout_ns);
 	state = core_state(engine->core, sequence);
-	if (state == CALL_ACTIVE)
-		start_thread(engine); /* the call continues after the caller returns */
 	pthread_mutex_unlock(&engine->lock);
 	return state;
+}
+
+u32 engine_wait_any(struct engine *engine, u32 ended, u64 timeout_ns)
+{
+	pthread_mutex_lock(&engine->lock);
+	wait_for(engine, (struct goal){.ended = ended}, timeout_ns);
+	ended = core_ended(engine->core);
+	pthread_mutex_unlock(&engine->lock);
+	return ended;
 }
 
 enum call_state engine_poll(struct engine *engine, u32 sequence)
@@ -293,7 +333,7 @@ void engine_fail(struct engine *engine, const char *words)
 	pthread_mutex_lock(&engine->lock);
 	core_fail(engine->core, FAILURE_LOCAL, words);
 	flush(engine, clock_now());
-	pthread_cond_broadcast(&engine->changed);
+	wake(engine);
 	pthread_mutex_unlock(&engine->lock);
 }
 

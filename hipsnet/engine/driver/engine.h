@@ -8,8 +8,8 @@
  * - a caller that waits for a call: a small call with an immediate wait needs no thread switch;
  * - otherwise the progress thread. It starts when a call is first left under way without a waiting caller, or
  *   with the engine if the wire must be driven at all times. It yields the drive to a caller at once, and
- * takes it back when calls are left under way, when the wire has something to do, or after ENGINE_LINGER_NS:
- * so it does not interfere with a program that calls in a loop.
+ *   takes it back when calls are left under way, when the wire has something to do, or after
+ * ENGINE_LINGER_NS: so it does not interfere with a program that calls in a loop.
  *
  * Ownership: the plan and the buffers of a call must stay valid until engine_wait() or engine_poll() reports
  * that the call is done or has failed; no thread accesses them after that. The lock guards the core and the
@@ -43,6 +43,9 @@ u32 engine_submit(struct engine *engine, const struct plan *plan, const struct s
 /* Waits until the call is done or has failed; returns CALL_ACTIVE if the timeout expires first. */
 enum call_state engine_wait(struct engine *engine, u32 sequence, u64 timeout_ns);
 enum call_state engine_poll(struct engine *engine, u32 sequence);
+
+/* Waits until more or fewer than `ended` calls have ended since the start, and returns their number. */
+u32 engine_wait_any(struct engine *engine, u32 ended, u64 timeout_ns);
 
 /* Frees the call's place in the window. */
 void engine_release(struct engine *engine, u32 sequence);
