@@ -20,6 +20,7 @@ MODULES = {
     "lab": ("provision", "destroy", "inspect", "ping", "exec", "shell", "impair"),
     "listing": ("list",),
     "jobs": ("run", "schedule"),
+    "prediction": ("predict",),
     "endpoints": ("endpoints",),
     "top": ("top",),
     "exporter": ("exporter",),

@@ -11,6 +11,12 @@ from hipsnet.topology import Fabric, Topology, build, parse
 
 def load(path: Path | str) -> tuple[Topology, Fabric]:
     """Return topology and fabric of a file; InputError if it cannot be read, TopologyError if it is wrong."""
+    topology = read(path)
+    return topology, build(topology)
+
+
+def read(path: Path | str) -> Topology:
+    """Return the topology of a file without building its fabric; raises as `load`."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -23,5 +29,4 @@ def load(path: Path | str) -> tuple[Topology, Fabric]:
         raise InputError(
             f"{path}: not UTF-8: byte {error.object[error.start]:#04x} at offset {error.start}"
         ) from None
-    topology = parse(text, str(path))
-    return topology, build(topology)
+    return parse(text, str(path))

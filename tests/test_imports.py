@@ -49,6 +49,7 @@ _ORCHESTRATOR: dict[str, set[str]] = {
     "exporter": {"lab", "telemetry"},
     "jobs": {"lab", "telemetry", "topology_file"},
     "pfc": {"jobs", "lab", "telemetry", "topology_file", "views"},
+    "prediction": {"jobs", "topology_file", "views"},
 }
 _ORCHESTRATOR["commands"] = set(_ORCHESTRATOR)
 _ORCHESTRATOR |= {"command_line": {"commands"}, "cli": {"command_line"}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-from hipsnet.topology import Fabric
+from hipsnet.topology import Fabric, FabricKind
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,13 @@ def bound(fabric: Fabric) -> Fraction:
 
     Every server must send and receive at least 2 (N-1)/N W bytes through its ports (Patarasuk and Yuan 2009).
     """
-    servers = len(fabric.servers)
-    return Fraction(2 * (servers - 1), servers * len(fabric.servers[0].ports))
+    return bound_of(fabric.shape)
+
+
+def bound_of(shape: FabricKind) -> Fraction:
+    """Return the bound of a fabric of this shape."""
+    servers = prod(shape.radices)
+    return Fraction(2 * (servers - 1), servers * shape.ports_per_server)
 
 
 def limit_s(fabric: Fabric, rate_bps: int | None, size_bytes: int) -> float | None:

@@ -25,8 +25,7 @@ class Conditions:
     `latency_s` is added to every message, `cable_delay_s` for each cable that it passes. `cpu_bps` limits what a
     server sends and receives in all; `slow` multiplies it for some servers (0.5: half as fast). `late_s`: by
     server, how late it enters the collective. `cables`: by `node.port`, the share of its rate that a cable still
-    has in both directions (0: dead). `quantum_s`: see `flows.run`. `seed` selects among ways of equal cost.
-    Raises InputError for a value out of range.
+    has in both directions (0: dead). `quantum_s`: see `flows.run`. Raises InputError for a value out of range.
     """
 
     latency_s: float = 0.0
@@ -37,7 +36,6 @@ class Conditions:
     cables: Mapping[str, float] = field(default_factory=dict)
     background: tuple[Background, ...] = ()
     quantum_s: float = 0.0
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("latency_s", "cable_delay_s", "quantum_s"):

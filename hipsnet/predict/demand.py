@@ -17,21 +17,13 @@ from hipsnet.predict.orbits import is_symmetric, orbit, require_memory
 from hipsnet.predict.profile import Profile, of_orbit, of_places, of_transfers
 from hipsnet.topology import FabricKind
 
-MEMORY_BYTES = 1 << 30
-"""What a profile may take where the whole schedule has to be built."""
 
-ROUTED_TRANSFERS = 1 << 20
-"""Transfers whose routes are followed, at about 10 us each."""
-
-
-def at_ports(
-    algorithm: Algorithm, shape: FabricKind, count: int, memory_bytes: int = MEMORY_BYTES
-) -> Profile:
+def at_ports(algorithm: Algorithm, shape: FabricKind, count: int) -> Profile:
     """Return the profile of an all-reduce of `count` elements from the loads of the ports; needs no fabric.
 
     Takes a fraction of a second also for 65,536 servers if all ranks do the same. Raises InputError if the
-    algorithm is not defined on the shape, if the ports do not describe its load (see `is_one_hop`), or if the
-    schedule has to be built and does not fit into `memory_bytes`.
+    algorithm is not defined on the shape, or if the ports do not describe its load (see `is_one_hop`), TooLarge if
+    the schedule has to be built and takes too much memory.
     """
     hierarchy = algorithm.hierarchy(shape)
     if not ports_suffice(hierarchy, shape):
@@ -41,28 +33,22 @@ def at_ports(
         )
     if is_symmetric(hierarchy):
         return of_orbit(count, orbit(hierarchy, count), shape.far_ports)
-    require_memory(hierarchy, memory_bytes, f"{algorithm.name} on {shape.title}")
+    require_memory(hierarchy, f"{algorithm.name} on {shape.title}")
     schedule = build_hierarchy(algorithm.name, hierarchy, count)
     return of_transfers(count, schedule.transfers, shape.far_ports)
 
 
-def along_routes(
-    algorithm: Algorithm, network: Network, count: int, memory_bytes: int = MEMORY_BYTES
-) -> Profile:
+def along_routes(algorithm: Algorithm, network: Network, count: int) -> Profile:
     """Return the profile from the loads of all cables; ways of equal cost share evenly.
 
-    Raises InputError as `at_ports`, or if there are too many transfers to follow.
+    Raises InputError if the algorithm is not defined on the fabric, TooLarge if its schedule is.
     """
     fabric = network.fabric
     hierarchy = algorithm.hierarchy(fabric.shape)
-    require_memory(hierarchy, memory_bytes, f"{algorithm.name} on {fabric.shape.title}")
+    require_memory(hierarchy, f"{algorithm.name} on {fabric.shape.title}")
     transfers = build_hierarchy(algorithm.name, hierarchy, count).transfers
     flows, inverse = np.unique(transfers[["src", "level", "dst"]], return_inverse=True)
-    if len(flows) > ROUTED_TRANSFERS:
-        raise InputError(
-            f"{algorithm.name} on {fabric.shape.title} has {len(flows):,} pairs of ports whose routes "
-            f"would have to be followed; allowed: {ROUTED_TRANSFERS:,}. Use fewer servers"
-        )
+    network.require_routes(len(flows))
     row, cable, share = _followed(network, flows, inverse)
     return of_places(count, transfers, row, cable, share, by_routes=True)
 

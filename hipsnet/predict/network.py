@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.errors import InputError
+from hipsnet.predict.bounds import ROUTED_FLOWS, ROUTED_NODES, require
 from hipsnet.topology import Fabric, Port, Server, Switch, routes
 
 _MOST_HOPS = 64
@@ -74,12 +75,14 @@ class Network:
     def routes(self, src: NDArray[Any], level: NDArray[Any], dst: NDArray[Any]) -> Rows:
         """Return the cables of each flow from rank `src`, port `level`, to rank `dst`, by its far port.
 
-        Raises InputError if the route tables lead nowhere.
+        Raises TooLarge if too many routes would have to be followed.
         """
         near, mid, is_one_hop = self._one_hop(src, level, dst)
         lengths = np.where(mid >= 0, 2, 1)
         further = {}
-        for i in np.flatnonzero(~is_one_hop).tolist():
+        routed = np.flatnonzero(~is_one_hop)
+        self.require_routes(len(routed))
+        for i in routed.tolist():
             further[i] = self._way(int(src[i]), int(level[i]), int(dst[i]))
             lengths[i] = len(further[i])
         first = np.zeros(len(src) + 1, np.int64)
@@ -91,6 +94,13 @@ class Network:
         for i, way in further.items():
             cables[first[i] : first[i + 1]] = way
         return first, cables
+
+    def require_routes(self, flows: int) -> None:
+        """Raise TooLarge if the routes of so many flows are too many to follow."""
+        if flows:
+            title = self.fabric.shape.title
+            require(flows, ROUTED_FLOWS, f"flows on {title} pass through other nodes")
+            require(len(self.fabric.nodes), ROUTED_NODES, f"route tables of {title} would have to be read")
 
     def shares(self, src: int, level: int, dst: int) -> dict[int, float]:
         """Return the cables of a flow with the share of it that each carries if ways of equal cost share evenly."""

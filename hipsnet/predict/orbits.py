@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hipsnet.collective.hierarchy import Hierarchy
 from hipsnet.collective.schedule import COPY, REDUCE, TRANSFER, split
-from hipsnet.errors import InputError
+from hipsnet.predict.bounds import SCHEDULE_BYTES, TooLarge
 
 BYTES_PER_ROW = 4 * TRANSFER.itemsize
 """Memory for a transfer while a schedule is assembled and sorted."""
@@ -48,11 +48,11 @@ def rows(hierarchy: Hierarchy) -> int:
     return total
 
 
-def require_memory(hierarchy: Hierarchy, limit: int, what: str) -> None:
-    """Raise InputError if the schedule would take more than `limit` bytes while it is built; `what` needs it."""
+def require_memory(hierarchy: Hierarchy, what: str, limit: int = SCHEDULE_BYTES) -> None:
+    """Raise TooLarge if the schedule would take more than `limit` bytes while it is built; `what` needs it."""
     count = rows(hierarchy)
     if count * BYTES_PER_ROW > limit:
-        raise InputError(
+        raise TooLarge(
             f"{what} needs the whole schedule: {count:,} transfers, about {count * BYTES_PER_ROW / 2**30:.1f} GiB "
             f"of memory; allowed: {limit / 2**30:.1f} GiB. Use fewer servers, or an algorithm that sends to "
             "neighbours"

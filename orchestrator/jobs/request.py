@@ -47,7 +47,7 @@ class Request:
         """
         dtype = self.dtype or DTYPE
         measurement = Measurement(
-            cases=self._cases(dtype),
+            cases=self.vectors(dtype),
             dtype=dtype,
             iterations=ITERATIONS if self.iters is None else self.iters,
             warmup=WARMUP if self.warmup is None else self.warmup,
@@ -56,7 +56,8 @@ class Request:
         _require_memory(fabric, measurement)
         return measurement
 
-    def _cases(self, dtype: str) -> tuple[Case, ...]:
+    def vectors(self, dtype: str) -> tuple[Case, ...]:
+        """The vectors to synchronize; InputError for options that exclude each other."""
         ways = [flag for flag in self.given if flag in ("--size", "--sizes", "--model")]
         ways += [flag for flag in self.given if flag in ("--begin", "--end", "--factor")][:1]
         if len(ways) > 1:

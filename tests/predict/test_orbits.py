@@ -8,8 +8,8 @@ import pytest
 
 from hipsnet.collective import loads
 from hipsnet.collective.algorithms import Algorithm
-from hipsnet.errors import InputError
 from hipsnet.predict import demand
+from hipsnet.predict.bounds import TooLarge
 from hipsnet.predict.orbits import is_symmetric, orbit, require_memory, rows
 from hipsnet.predict.profile import of_orbit, of_transfers
 from hipsnet.topology.kinds import BCube
@@ -92,5 +92,5 @@ def test_rows_are_counted_without_building_them(algorithm: Algorithm, shape: str
 
 def test_a_schedule_that_does_not_fit_is_refused_before_it_is_built() -> None:
     hierarchy = Algorithm("mesh").hierarchy(BCube(kind="bcube", n=8, levels=4))
-    with pytest.raises(InputError, match=r"134,184,960 transfers, about 16\.\d GiB"):
-        require_memory(hierarchy, 1 << 30, "mesh on BCube(8,4)")
+    with pytest.raises(TooLarge, match=r"134,184,960 transfers, about 16\.\d GiB"):
+        require_memory(hierarchy, "mesh on BCube(8,4)")

@@ -27,11 +27,16 @@ COUNT = 64 * MIB // 4
 
 
 def time_of(
-    shape: str, algorithm: Algorithm, chunk_bytes: int | None = MIB, count: int = COUNT, **given: Any
+    shape: str,
+    algorithm: Algorithm,
+    chunk_bytes: int | None = MIB,
+    count: int = COUNT,
+    seed: int = 0,
+    **given: Any,
 ) -> float:
     """The simulated time at 1 Gbit/s, in seconds."""
     made = fabric(shape)
-    network = Network(made, given.get("seed", 0))
+    network = Network(made, seed)
     return simulate(algorithm.build(made, count), network, 1e9, 4, chunk_bytes, Conditions(**given)).time_s
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hipsnet.topology.kinds.bcube import BCube
 from hipsnet.topology.kinds.dragonfly import Dragonfly
 from hipsnet.topology.kinds.fattree import FatTree
-from hipsnet.topology.kinds.kind import FabricKind, HipsLevels
+from hipsnet.topology.kinds.kind import Census, FabricKind, HipsLevels
 from hipsnet.topology.kinds.leafspine import LeafSpine
 from hipsnet.topology.kinds.torus import Torus
 
@@ -18,4 +18,14 @@ KINDS: tuple[type[FabricKind], ...] = (
     Dragonfly,
 )
 
-__all__ = ["KINDS", "BCube", "Dragonfly", "FabricKind", "FatTree", "HipsLevels", "LeafSpine", "Torus"]
+__all__ = [
+    "KINDS",
+    "BCube",
+    "Census",
+    "Dragonfly",
+    "FabricKind",
+    "FatTree",
+    "HipsLevels",
+    "LeafSpine",
+    "Torus",
+]

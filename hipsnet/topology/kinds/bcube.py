@@ -18,7 +18,7 @@ from hipsnet.topology import addressing, diagram, layout_layers
 from hipsnet.topology.addressing import Numbering, Plan, address_of
 from hipsnet.topology.diagram import Line
 from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server, Switch
-from hipsnet.topology.kinds.kind import FabricKind, HipsLevels
+from hipsnet.topology.kinds.kind import Census, FabricKind, HipsLevels
 from hipsnet.topology.picture import Drawing, span
 
 
@@ -58,6 +58,19 @@ class BCube(FabricKind):
     @property
     def cable_levels(self) -> tuple[str, ...]:
         return tuple(f"level {level}" for level in range(self.levels))
+
+    @property
+    def census(self) -> Census:
+        servers = math.prod(self.radices)
+        groups = servers // self.n
+        return Census(self.levels * groups, self.levels * servers, groups * (self.n // 2), 2 * self.levels)
+
+    @classmethod
+    def fitting(cls, servers: int, ports: int, switch_ports: int) -> Iterator[BCube]:
+        for levels in range(1, min(ports, 16) + 1):
+            n = round(servers ** (1 / levels))
+            if 2 <= n <= min(switch_ports, 1024) and n**levels == servers:
+                yield cls(kind="bcube", n=n, levels=levels)
 
     @property
     def is_nonblocking(self) -> bool:

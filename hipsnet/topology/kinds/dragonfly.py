@@ -29,7 +29,7 @@ from hipsnet.topology.addressing import Numbering, Plan
 from hipsnet.topology.diagram import Line
 from hipsnet.topology.fabric import Fabric, Path, Port, Route, Server, Switch
 from hipsnet.topology.kinds import dragonfly_layout, routers
-from hipsnet.topology.kinds.kind import FabricKind
+from hipsnet.topology.kinds.kind import Census, FabricKind
 from hipsnet.topology.kinds.routers import LOWER, UPPER, Plug, next_hops
 from hipsnet.topology.picture import Drawing
 
@@ -73,6 +73,28 @@ class Dragonfly(FabricKind):
     @property
     def port_count(self) -> int:
         return self.groups * self.routers * (self.servers + self.switch_ports)
+
+    @property
+    def census(self) -> Census:
+        pairs, between = self.groups * (self.groups - 1) // 2, self._between
+        servers = self.groups * self.routers * self.servers
+        local = self.groups * self.routers * (self.routers - 1) // 2
+        across = self.groups // 2 * (self.groups - self.groups // 2) * between
+        cables = servers + local + pairs * between
+        return Census(self.groups * self.routers, cables, min(servers // 2, across), 5)
+
+    @property
+    def _between(self) -> int:
+        """The number of cables between two groups."""
+        return self.routers * self.global_links // (self.groups - 1)
+
+    @classmethod
+    def fitting(cls, servers: int, ports: int, switch_ports: int) -> Iterator[Dragonfly]:
+        """Balanced ones: a = 2p = 2h."""
+        for p in range(1, min(128, (switch_ports + 1) // 4) + 1):
+            groups, rest = divmod(servers, 2 * p * p)
+            if rest == 0 and 2 <= groups <= min(2 * p * p + 1, 1024):
+                yield cls(kind="dragonfly", groups=groups, routers=2 * p, servers=p, global_links=p)
 
     @property
     def cable_levels(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from hipsnet.topology.addressing import Numbering, Plan
 from hipsnet.topology.diagram import Line
 from hipsnet.topology.fabric import Fabric, Path, Port, Route, Server, Switch
 from hipsnet.topology.kinds import routers
-from hipsnet.topology.kinds.kind import FabricKind
+from hipsnet.topology.kinds.kind import Census, FabricKind
 from hipsnet.topology.kinds.routers import LOWER, UPPER, Plug, level_ports, next_hops
 from hipsnet.topology.picture import Box, Drawing, Region, span, text_width
 
@@ -75,6 +75,20 @@ class FatTree(FabricKind):
     @property
     def cable_levels(self) -> tuple[str, ...]:
         return ("server\u2013edge", "edge\u2013aggregation", "aggregation\u2013core")
+
+    @property
+    def census(self) -> Census:
+        k, hosts = self.ports_per_switch, self.servers * self.nics
+        layers = 1 if hosts <= k // 2 else 2 if hosts <= (k // 2) ** 2 else 3
+        return Census(5 * k**2 // 4, hosts + k**3 // 2, hosts // 2, 2 * layers)
+
+    @classmethod
+    def fitting(cls, servers: int, ports: int, switch_ports: int) -> Iterator[FatTree]:
+        for nics in range(1, min(ports, 16) + 1):
+            if 2 <= servers <= 8192 and 4 * servers * nics <= min(switch_ports, 32) ** 3:
+                shape = cls(kind="fattree", servers=servers, nics=nics)
+                if shape.ports_per_switch <= min(switch_ports, 32):
+                    yield shape
 
     @property
     def is_nonblocking(self) -> bool:

@@ -35,6 +35,21 @@ class HipsLevels:
     has_rings: bool = False
 
 
+@dataclass(frozen=True)
+class Census:
+    """What a fabric consists of, counted without building it.
+
+    `bisection_cables`: cables between two halves of the servers (the larger half has at most one group of servers
+    more), cut where the structure is weakest. `diameter_cables`: cables on a shortest way between the two servers
+    that are farthest apart.
+    """
+
+    switches: int
+    cables: int
+    bisection_cables: int
+    diameter_cables: int
+
+
 class FabricKind(Section, ABC):
     """Parameters of a fabric, and everything that depends on its kind.
 
@@ -99,6 +114,19 @@ class FabricKind(Section, ABC):
     @abstractmethod
     def cable_levels(self) -> tuple[str, ...]:
         """The name of each level of cables, in order of `Port.level`."""
+
+    @property
+    @abstractmethod
+    def census(self) -> Census:
+        """Switches, cables and distances."""
+
+    @classmethod
+    @abstractmethod
+    def fitting(cls, servers: int, ports: int, switch_ports: int) -> Iterator[Self]:
+        """Yield the shapes with so many servers, at most `ports` ports each, and such switches or smaller ones.
+
+        Where a parameter is free, it is the smallest that does not slow the network down, or the largest that fits.
+        """
 
     @property
     def is_nonblocking(self) -> bool:

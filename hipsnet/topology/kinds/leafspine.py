@@ -21,7 +21,7 @@ from hipsnet.topology.addressing import Numbering, Plan
 from hipsnet.topology.diagram import Line
 from hipsnet.topology.fabric import Fabric, Path, Route, Server, Switch
 from hipsnet.topology.kinds import routers
-from hipsnet.topology.kinds.kind import FabricKind
+from hipsnet.topology.kinds.kind import Census, FabricKind
 from hipsnet.topology.kinds.routers import LOWER, UPPER, Plug, level_ports, next_hops
 from hipsnet.topology.picture import Box, Drawing, span, text_width
 
@@ -71,6 +71,26 @@ class LeafSpine(FabricKind):
     @property
     def cable_levels(self) -> tuple[str, ...]:
         return ("server\u2013leaf", "leaf\u2013spine")
+
+    @property
+    def census(self) -> Census:
+        down, up = self.servers * self.nics, self.spines * self.uplinks
+        switches, cables = self.leaves + self.spines, self.leaves * (down + up)
+        if self.leaves == 1:
+            return Census(switches, cables, down // 2, 2)
+        return Census(switches, cables, min(self.leaves * down // 2, self.leaves // 2 * up), 4)
+
+    @classmethod
+    def fitting(cls, servers: int, ports: int, switch_ports: int) -> Iterator[LeafSpine]:
+        """Half of a leaf's ports lead up, one to each spine, so that it does not oversubscribe."""
+        for nics in range(1, min(ports, 16) + 1):
+            at_leaf = next((n for n in range(switch_ports // 2 // nics, 0, -1) if servers % n == 0), 0)
+            if not at_leaf or not 1 < servers // at_leaf <= min(switch_ports, 1024) or at_leaf > 1024:
+                continue
+            if (spines := at_leaf * nics) <= 256:
+                yield cls(
+                    kind="leafspine", leaves=servers // at_leaf, spines=spines, servers=at_leaf, nics=nics
+                )
 
     @property
     def is_nonblocking(self) -> bool:

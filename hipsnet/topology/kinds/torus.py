@@ -19,7 +19,7 @@ from hipsnet.topology.addressing import Numbering, Plan, address_of
 from hipsnet.topology.diagram import Line
 from hipsnet.topology.fabric import Fabric, Hop, Link, NextHop, Path, Port, Route, Server, Switch
 from hipsnet.topology.kinds import torus_layout
-from hipsnet.topology.kinds.kind import FabricKind, HipsLevels
+from hipsnet.topology.kinds.kind import Census, FabricKind, HipsLevels
 from hipsnet.topology.picture import Drawing
 
 LOWER, UPPER = 0, 1  # the ends of a cable: the + port of one server, the - port of its successor
@@ -59,6 +59,21 @@ class Torus(FabricKind):
     @property
     def port_count(self) -> int:
         return math.prod(self.dims) * self.ports_per_server
+
+    @property
+    def census(self) -> Census:
+        servers = math.prod(self.dims)
+        cables = sum(servers if size > 2 else servers // 2 for size in self.dims)
+        longest = max(self.dims)
+        cut = 2 * servers // longest if longest > 2 else servers // 2
+        return Census(0, cables, cut, sum(size // 2 for size in self.dims))
+
+    @classmethod
+    def fitting(cls, servers: int, ports: int, switch_ports: int) -> Iterator[Torus]:
+        for dims in _factors(servers, 2):
+            shape = cls(kind="torus", dims=dims) if len(dims) <= 15 and dims[-1] <= 1024 else None
+            if shape and shape.ports_per_server <= ports:
+                yield shape
 
     @property
     def cable_levels(self) -> tuple[str, ...]:
@@ -221,6 +236,15 @@ class Torus(FabricKind):
     @property
     def diagram_legend(self) -> str:
         return "between two: the first is stopped, the second is stopped"
+
+
+def _factors(number: int, least: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to write a number as a product of factors of at least `least`, the smallest first."""
+    if number >= least:
+        yield (number,)
+    for factor in range(least, math.isqrt(number) + 1):
+        if number % factor == 0:
+            yield from ((factor, *others) for others in _factors(number // factor, factor))
 
 
 def _order(dimension: int, dimensions: int) -> tuple[int, ...]:

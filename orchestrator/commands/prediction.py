@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands `predict`: synchronization on a fabric that need not exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.commands.arguments import File
+from orchestrator.commands.engine import Engine, engine_options
+
+app = typer.Typer()
+
+
+def _option(*names: str, help: str, default: str, metavar: str | None = None, group: str) -> Any:
+    return typer.Option(*names, help=help, show_default=default, metavar=metavar, rich_help_panel=group)
+
+
+def _what(*names: str, help: str, default: str = "none", metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=default, metavar=metavar, group="What is predicted")
+
+
+def _where(*names: str, help: str, default: str = "none", metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=default, metavar=metavar, group="The conditions")
+
+
+def _output(*names: str, help: str, default: str = "none", metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=default, metavar=metavar, group="Results")
+
+
+@app.command()
+@engine_options("exchange", "one_way", "servers", "chunk_bytes")
+def predict(
+    engine: Engine,
+    file: File,
+    algorithm: Annotated[
+        str,
+        _what(help="hips, ring, mesh, ps; or all that the fabric supports", default="hips", metavar="NAME"),
+    ] = "hips",
+    size: Annotated[str | None, _what(help="one size, such as 64MiB", metavar="SIZE")] = None,
+    sizes: Annotated[
+        str | None,
+        _what(
+            help="sizes: FIRST:LAST:xFACTOR, or a list with commas", default="1KiB:64MiB:x4", metavar="SIZES"
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, _what(help="the gradients of a network: vgg19, lenet5, mnist-1m", metavar="NAME")
+    ] = None,
+    dtype: Annotated[str, _what(help="type of the elements", default="float32", metavar="NAME")] = "float32",
+    against: Annotated[
+        list[Path] | None,
+        _what(help="another topology file to compare with; may be repeated", metavar="FILE"),
+    ] = None,
+    closed: Annotated[
+        bool,
+        _what("--closed", help="closed forms only: takes no time, also for 4,096 servers", default="off"),
+    ] = False,
+    latency: Annotated[
+        str, _where(help="added to every message, such as 10us", default="0us", metavar="TIME")
+    ] = "0us",
+    rate: Annotated[
+        str | None, _where(help="rate of all ports", default="that of the file", metavar="RATE")
+    ] = None,
+    cpu: Annotated[
+        str | None,
+        _where(help="what a server sends and receives at most, in all", default="unlimited", metavar="RATE"),
+    ] = None,
+    degrade: Annotated[
+        list[str] | None,
+        _where(help="a cable with less rate: s11.p0=50%; 0 is dead; may be repeated", metavar="PORT=SHARE"),
+    ] = None,
+    late: Annotated[
+        list[str] | None,
+        _where(help="a server that enters late: s01=1s; may be repeated", metavar="SERVER=TIME"),
+    ] = None,
+    seed: Annotated[int, _where(help="selects among ways of equal cost", default="0", metavar="NUMBER")] = 0,
+    quantum: Annotated[
+        str,
+        _where(help="events within this time are one: faster, less exact", default="0us", metavar="TIME"),
+    ] = "0us",
+    measured: Annotated[
+        list[Path] | None,
+        _output(help="add the times that `hipsnet run --json` has written; may be repeated", metavar="FILE"),
+    ] = None,
+    picture: Annotated[
+        Path | None, _output("--output", "-o", help="draw a picture: .svg, .pdf or .png", metavar="FILE")
+    ] = None,
+    json: Annotated[
+        str | None, _output(help="write the results as JSON", default="not at all", metavar="FILE|-")
+    ] = None,
+) -> None:
+    """Predict how long synchronization takes on the fabric of FILE, which need not be provisioned.
+
+    Prints the physical limit, the closed forms and the time of a fluid simulation: the segments and dependencies of
+    the real plan, over the routes of the fabric, which share cables fairly. Real queues are never faster.
+    """
+    from orchestrator.jobs.request import Request  # numpy: imported only when needed
+    from orchestrator.prediction import predicting
+    from orchestrator.prediction.asked import Options
+
+    options = Options(
+        algorithm,
+        dtype,
+        latency,
+        rate,
+        cpu,
+        tuple(degrade or ()),
+        tuple(late or ()),
+        quantum,
+        seed,
+        not closed,
+    )
+    outputs = predicting.Outputs(json, picture, tuple(measured or ()))
+    request = Request(size=size, sizes=sizes, model=model, dtype=dtype)
+    predicting.predict((file, *(against or ())), request, options, outputs, engine)
