@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective.hierarchy import Hierarchy
-from hipsnet.collective.schedule import COPY, REDUCE, TRANSFER, split
+from hipsnet.collective.schedule import COPY, MERGE, REDUCE, TRANSFER, split
 from hipsnet.predict.bounds import SCHEDULE_BYTES, TooLarge
 
 BYTES_PER_ROW = 4 * TRANSFER.itemsize
@@ -32,7 +32,7 @@ class Orbit:
 
 
 def is_symmetric(hierarchy: Hierarchy) -> bool:
-    """Whether all ranks send and receive alike: every exchange is a mesh or a ring."""
+    """Whether all ranks send and receive alike: every exchange is a mesh, a ring, or full."""
     return all(exchange.is_symmetric for thread in hierarchy.threads for exchange in thread.exchanges)
 
 
@@ -43,8 +43,11 @@ def rows(hierarchy: Hierarchy) -> int:
         owners = prod(hierarchy.dims)
         for level in thread.levels:
             exchange = thread.exchanges[level]
-            owners = owners // exchange.members * exchange.parts
-            total += 2 * owners * (exchange.members - 1)
+            if exchange.is_full:
+                total += owners * (exchange.members - 1)
+            else:
+                owners = owners // exchange.members * exchange.parts
+                total += 2 * owners * (exchange.members - 1)
     return total
 
 
@@ -79,7 +82,8 @@ def _thread(dims: tuple[int, ...], number: int, thread: Any, start: int, stop: i
     for step, level in enumerate(thread.levels):
         exchange, side, stride = thread.exchanges[level], dims[level], prod(dims[:level])
         span //= exchange.parts
-        for stage, op, scatter in ((step, REDUCE, True), (2 * len(dims) - 1 - step, COPY, False)):
+        combine = MERGE if exchange.is_full else REDUCE
+        for stage, op, scatter in ((step, combine, True), (2 * len(dims) - 1 - step, COPY, False)):
             moves = exchange.sent_by(0, scatter=scatter)
             table = np.zeros(moves.src.shape, TRANSFER)
             table["thread"], table["stage"], table["round"], table["op"] = number, stage, moves.round, op

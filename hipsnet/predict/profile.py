@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.collective.schedule import REDUCE, TRANSFER
+from hipsnet.collective.schedule import COPY, TRANSFER
 from hipsnet.predict.orbits import Orbit
 
 Column = NDArray[Any]
@@ -53,7 +53,7 @@ def of_orbit(count: int, orbit: Orbit, far_ports: tuple[int, ...]) -> Profile:
     out = sums(step, transfers["level"], transfers["length"], steps, ports)
     into = sums(step, entry, transfers["length"], steps, ports)
     flows = sums(step, entry, np.ones_like(step), steps, ports)
-    added = np.where(transfers["op"] == REDUCE, transfers["length"], 0)
+    added = np.where(transfers["op"] != COPY, transfers["length"], 0)
     return Profile(
         count=count,
         load=np.maximum(out, into).max(axis=1, initial=0),
@@ -88,7 +88,7 @@ def of_places(
     """
     step, steps = step_numbers(transfers)
     length = transfers["length"][row].astype(np.float64) * (1 if share is None else share)
-    added = np.where(transfers["op"] == REDUCE, transfers["length"], 0)
+    added = np.where(transfers["op"] != COPY, transfers["length"], 0)
     return Profile(
         count=count,
         load=_busiest(step[row], place, length, steps),

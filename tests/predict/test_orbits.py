@@ -17,7 +17,7 @@ from tests.collective.shapes import BCUBES, ROUTED, TORUSES, fabric
 
 ALGORITHMS = (
     *(Algorithm("hips"), Algorithm("hips", ("ring",)), Algorithm("hips", ("mesh",))),
-    *(Algorithm("ring"), Algorithm("mesh")),
+    *(Algorithm("hips", ("full",)), Algorithm("ring"), Algorithm("mesh"), Algorithm("mesh", ("full",))),
 )
 LARGE = ("bcube(8,3)", "torus(8,8,8)", "fattree(128,1)")
 FIELDS = ("thread", "stage", "round", "level", "length", "op")
