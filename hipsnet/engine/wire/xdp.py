@@ -28,6 +28,7 @@ SOURCES = (
     HERE / "xdp_connection.c",
 )
 HEADERS = (HERE / "xdp.h",)
+LIBRARIES = loop.LIBRARIES
 
 EAGER_BYTES = 16 << 10
 """The longest segment that is sent as a message: receives of this size are posted for each neighbour."""
@@ -36,7 +37,7 @@ EAGER_BYTES = 16 << 10
 @cache
 def library() -> Core:
     """The engine with this wire and the stack. Raises CapabilityError if it cannot be compiled."""
-    return load(kernel.cache_folder(), "engine_xdp", SOURCES, HEADERS, loop.LIBRARIES)
+    return load(kernel.cache_folder(), "engine_xdp", SOURCES, HEADERS, LIBRARIES)
 
 
 class XdpWire:
