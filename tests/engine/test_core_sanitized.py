@@ -21,7 +21,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
-    done = run(folder, "tests/engine/test_core.py", "tests/engine/test_core_failures.py")
+    done = run(
+        folder, "tests/engine/test_core.py", "tests/engine/test_core_failures.py", "tests/engine/test_xdp.py"
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
 

@@ -312,7 +312,8 @@ void world_faults(struct world *world, u32 lost, u32 repeated, u32 delayed)
 	world->delayed = delayed;
 }
 
-bool world_write(struct world *world, u32 rank, u32 connection, const u8 *data, u32 bytes, u32 key, u64 offset)
+bool world_write(struct world *world, u32 rank, u32 connection, const u8 *data, u32 bytes, u32 key,
+		 u64 offset)
 {
 	return xdp->post_write(world->nodes[rank].wire, connection, data, bytes, key, offset, 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of scripted.h for cores over XDP wires. Their pairs are joined by a link in memory that may lose,
- * repeat and reorder frames; the clock advances when no frame is under way.
+ * The functions of scripted.h for cores over XDP wires. Their pairs are joined by a link in memory that may
+ * lose, repeat and reorder frames; the clock advances when no frame is under way.
  */
 #pragma once
 
@@ -15,7 +15,8 @@ struct world;
 void world_faults(struct world *world, u32 lost, u32 repeated, u32 delayed);
 
 /* A rank's pair writes to its peer, or sends to it, what no core would. */
-bool world_write(struct world *world, u32 rank, u32 connection, const u8 *data, u32 bytes, u32 key, u64 offset);
+bool world_write(struct world *world, u32 rank, u32 connection, const u8 *data, u32 bytes, u32 key,
+		 u64 offset);
 bool world_send(struct world *world, u32 rank, u32 connection, const u8 *data, u32 bytes);
 
 /* The key of an array of `bytes` that a rank has registered and taken back again. */
