@@ -24,10 +24,9 @@ from hipsnet.collective.vector import Vector, layout
 from hipsnet.collective.work import Work
 from hipsnet.engine import reduction
 from hipsnet.engine.engine import Engine, Limits, Piece
-from hipsnet.engine.library import library
 from hipsnet.engine.plans import PlanArrays
 from hipsnet.engine.reduction import DTYPES
-from hipsnet.engine.wire.wire import WIRES, open_wire
+from hipsnet.engine.wire.wire import WIRES, library_of, open_wire
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
@@ -67,7 +66,7 @@ class Communicator:
         schedule = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
         self._connections = _routes(schedule, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
-        library()  # compile it now, if necessary, not while peers wait in the first collective
+        library_of(settings.transport)  # compile it now, if necessary, not while peers wait
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
         if settings.transport not in WIRES:

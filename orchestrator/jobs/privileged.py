@@ -83,10 +83,7 @@ def ports_of(topology: Topology, fabric: Fabric, server: Server) -> tuple[PortCo
     )
 
 
-_LOAD = {
-    "engine": "from hipsnet.engine.library import library; library()",
-    "xdp": "from hipsnet.stack.ports.loop import core; core()",
-}
+_LOAD = "import sys; from hipsnet.engine.wire.wire import library_of; library_of(sys.argv[1])"
 
 
 def compile_as(account: Account, environ: Mapping[str, str], transport: str) -> None:
@@ -95,7 +92,7 @@ def compile_as(account: Account, environ: Mapping[str, str], transport: str) -> 
     Raises CapabilityError with the reason if that fails.
     """
     done = subprocess.run(
-        [sys.executable, "-c", f"{_LOAD['engine']}; {_LOAD.get(transport, '')}"],
+        [sys.executable, "-c", _LOAD, transport],
         env={**environ, **account.environment()},
         cwd="/",
         user=account.uid,

@@ -16,11 +16,10 @@ from typing import Any
 
 from hipsnet.collective import limits
 from hipsnet.collective.algorithms import Algorithm
-from hipsnet.engine.library import library as engine_library
+from hipsnet.engine.wire.wire import library_of
 from hipsnet.errors import HipsnetError, InputError, ProvisionError
 from hipsnet.failures import Failure
 from hipsnet.settings import Settings
-from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.topology import Fabric, Topology
 from orchestrator import topology_file
 from orchestrator.jobs import benchmark, job, output, privileged, registry, results, table, verdict
@@ -173,9 +172,7 @@ def _prepared(own: _Job, screen: Write) -> Iterator[tuple[Write, LaunchOptions]]
 def _prepare_transport(own: _Job) -> tuple[privileged.Endpoints, ...]:
     """Do the privileged work before programs of another user start; returns the endpoints to hand to them."""
     transport, account = own.settings.transport, own.account
-    engine_library()  # compiled once, here, and not by every program
-    if transport == "xdp":
-        stack_core()
+    library_of(transport)  # compiled once, here, and not by every program
     if account.is_current:
         return ()
     privileged.compile_as(account, os.environ, transport)

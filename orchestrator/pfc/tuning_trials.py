@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import yaml
 
+from hipsnet.engine.wire.wire import library_of
 from hipsnet.errors import HipsnetError, InputError, ProvisionError
 from hipsnet.node.derive import facing
-from hipsnet.stack.ports.loop import core as stack_core
 from hipsnet.stack.switch import counters
 from hipsnet.stack.switch.counters import SwitchCounters
 from hipsnet.topology import Fabric, Switch, Topology
@@ -96,7 +96,7 @@ def tried(file: Path, settings: Sequence[Setting], effort: Effort, report: Repor
     """
     topology, fabric = topology_file.load(file)
     require(topology, fabric)
-    stack_core()  # compiled once, here, and not by every worker
+    library_of("xdp")  # compiled once, here, and not by every worker
     document = yaml.safe_load(file.read_text())
     with TemporaryDirectory(prefix="hipsnet-tune-") as folder:
         files = list(_written(document, settings, Path(folder)))

@@ -151,7 +151,7 @@ def test_a_path_that_is_dead_ends_the_connection(xdp_scripted: Core) -> None:
 def test_abandoned_writes_do_not_delay_messages(xdp_scripted: Core) -> None:
     """An ABORT overtakes the writes that have not begun, and the peer's failure is ours."""
     world = World(xdp_scripted, "torus(2)", limits=Limits(slots=16, slot_bytes=8192))
-    ffi, lib = xdp_scripted
+    lib = xdp_scripted.lib
     world.run()
     for rank in (0, 1):
         assert world.submit(rank, Call(16_000))

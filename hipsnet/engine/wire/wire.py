@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from numpy.typing import NDArray
 
+from hipsnet.engine.library import library
 from hipsnet.stack.roce.core import Core
 from hipsnet.transport.interface import Transport
 
@@ -43,7 +44,17 @@ class Wire(Protocol):
 
 
 WIRES = {"tcp": "hipsnet.engine.wire.tcp", "xdp": "hipsnet.engine.wire.xdp"}
-"""The module of each transport's wire; its function `open_wire` makes a wire of a connected transport."""
+"""The module of each transport's wire.
+
+Its function `library` returns the library with the wire, and `open_wire` makes a wire of a connected transport.
+"""
+
+
+def library_of(name: str) -> Core:
+    """The library of a transport's wire, compiled if necessary. Raises CapabilityError if that fails."""
+    if name not in WIRES:
+        return library()
+    return cast(Callable[[], Core], import_module(WIRES[name]).library)()
 
 
 def open_wire(name: str, transport: Transport, message_max: int) -> Wire:

@@ -37,6 +37,7 @@ EAGER_BYTES = 16 << 10
 @cache
 def library() -> Core:
     """The engine with this wire and the stack. Raises CapabilityError if it cannot be compiled."""
+    loop.core()  # the transport needs it to connect
     return load(kernel.cache_folder(), "engine_xdp", SOURCES, HEADERS, LIBRARIES)
 
 
