@@ -9,13 +9,13 @@ from itertools import groupby
 import numpy as np
 
 from hipsnet.collective.collectives import EVERY
-from hipsnet.collective.schedule import COPY, MERGE, REDUCE, Schedule
+from hipsnet.collective.schedule import COPY, MERGE, OPERATIONS, REDUCE, Schedule
 
 
 def describe(schedule: Schedule, index: int) -> str:
     """Describe one transfer: its number, stage and round, ranks, port, operation and range of elements."""
     t = schedule.transfers[index]
-    operation = {COPY: "copy", REDUCE: "reduce", MERGE: "merge"}.get(int(t["op"]), f"operation {t['op']}")
+    operation = OPERATIONS[t["op"]] if t["op"] < len(OPERATIONS) else f"operation {t['op']}"
     return (
         f"transfer {index} (stage {t['stage']}, round {t['round']}, thread {t['thread']}, "
         f"rank {t['src']} -> {t['dst']} by port {t['level']}, "

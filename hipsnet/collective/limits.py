@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lower bounds on synchronization time: the physical limit of the ports, and each algorithm's closed form."""
+"""Lower bounds on the time of a collective: the physical limit of the ports, and the closed forms of all_reduce."""
 
 from __future__ import annotations
 
@@ -18,25 +18,52 @@ class ClosedForm:
     steps: int
 
 
-def bound(fabric: Fabric) -> Fraction:
-    """Return 2 (N-1) / (N ports): no algorithm synchronizes W bytes in less than bound x W / B seconds.
+def bound(fabric: Fabric, collective: str = "all_reduce") -> Fraction:
+    """Return the bound of a collective: it takes at least bound x W / B seconds for the longest array of a rank, W.
 
-    Every server must send and receive at least 2 (N-1)/N W bytes through its ports (Patarasuk and Yuan 2009).
+    Every server must send and receive at least 2 (N-1)/N W bytes through its ports in an all_reduce (Patarasuk and
+    Yuan 2009), half of that in its halves. The root of a broadcast must send W. In an all_to_all, what is sent to
+    servers that are not neighbours passes through ports of others: the bound is the load of all ports together.
     """
-    return bound_of(fabric.shape)
+    return bound_of(fabric.shape, collective)
 
 
-def bound_of(shape: FabricKind) -> Fraction:
-    """Return the bound of a fabric of this shape."""
+def bound_of(shape: FabricKind, collective: str = "all_reduce") -> Fraction:
+    """Return the bound of a collective on a fabric of this shape."""
     servers = prod(shape.radices)
-    return Fraction(2 * (servers - 1), servers * shape.ports_per_server)
+    through_ports = {
+        "all_reduce": Fraction(2 * (servers - 1), servers),
+        "broadcast": Fraction(servers > 1),
+        "reduce": Fraction(servers > 1),
+        "all_to_all": Fraction(_hops(shape), servers),
+        "barrier": Fraction(0),
+    }
+    return through_ports.get(collective, Fraction(servers - 1, servers)) / shape.ports_per_server
 
 
-def limit_s(fabric: Fabric, rate_bps: int | None, size_bytes: int) -> float | None:
-    """Return the physical limit 2 (N-1) W / (N sum of port rates) in seconds; None for an unlimited rate."""
+def bus_factor(collective: str, ranks: int) -> float:
+    """Return busbw / algbw as nccl-tests defines it (doc/PERFORMANCE.md): the share of W that a port must carry."""
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0, "barrier": 0.0}
+    return factors.get(collective, (ranks - 1) / ranks)
+
+
+def limit_s(
+    fabric: Fabric, rate_bps: int | None, size_bytes: int, collective: str = "all_reduce"
+) -> float | None:
+    """Return the physical limit in seconds for arrays of `size_bytes`; None for an unlimited rate."""
     if rate_bps is None:
         return None
-    return float(bound(fabric) * 8 * size_bytes / rate_bps)
+    return float(bound(fabric, collective) * 8 * size_bytes / rate_bps)
+
+
+def _hops(shape: FabricKind) -> int:
+    """The hops from one server to all others together; 1 to each where switches connect all."""
+    ranks = prod(shape.radices)
+    if shape.hips is None:
+        return ranks - 1
+    if not shape.hips.has_rings:
+        return sum(ranks // side * (side - 1) for side in shape.radices)
+    return sum(ranks // side * (side * side // 4) for side in shape.radices)
 
 
 def ring(fabric: Fabric) -> ClosedForm:

@@ -18,6 +18,8 @@ COPY, REDUCE, MERGE = 0, 1, 2
 
 After a REDUCE, the sender has given its partial sum away; after a MERGE, both have it.
 """
+OPERATIONS = ("copy", "reduce", "merge")
+"""Their names."""
 
 TRANSFER = np.dtype(
     [

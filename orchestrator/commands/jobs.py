@@ -128,7 +128,13 @@ def run(
 def schedule(
     engine: Engine,
     file: File,
-    size: Annotated[str, typer.Option(help="size of the vector")] = "64MiB",
+    collective: Annotated[
+        str, typer.Option(help="all_reduce, all_gather, broadcast, ...", metavar="NAME")
+    ] = "all_reduce",
+    root: Annotated[
+        int, typer.Option(help="rank of the root of broadcast, reduce, gather, scatter", min=0)
+    ] = 0,
+    size: Annotated[str, typer.Option(help="size of the longest array of a rank")] = "64MiB",
     dtype: Annotated[str, typer.Option(help="type of the elements")] = "float32",
     server: Annotated[
         str | None,
@@ -136,7 +142,9 @@ def schedule(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON", show_default="off")] = False,
 ) -> None:
-    """Print the stages of a synchronization as one server sees them, and every port's load."""
-    from orchestrator.jobs import schedule_view  # numpy: imported only when needed
+    """Print the stages of a collective as one server sees them, and every port's load."""
+    from hipsnet.collective.collectives import Collective  # numpy: imported only when needed
+    from orchestrator.jobs import schedule_view
 
-    typer.echo(schedule_view.show(file, engine, size, dtype, server, as_json))
+    chosen = Collective(collective, root)
+    typer.echo(schedule_view.show(file, engine, chosen, size, dtype, server, as_json))

@@ -15,10 +15,11 @@ import numpy as np
 from hipsnet.collective import limits
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.check import check
+from hipsnet.collective.collectives import Collective
 from hipsnet.collective.endpoints import receiver_ports
 from hipsnet.collective.loads import Report
 from hipsnet.collective.models import ITEM_BYTES
-from hipsnet.collective.schedule import REDUCE, Schedule, involving
+from hipsnet.collective.schedule import OPERATIONS, Schedule, involving
 from hipsnet.topology import Fabric, Server, find_server
 from hipsnet.units import approximate_size, given, parse_size
 from orchestrator import topology_file
@@ -38,13 +39,22 @@ class View:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the vector."""
-        return self.schedule.count * self.item_bytes
+        """Bytes of the longest array of a rank."""
+        return self.schedule.count * self.item_bytes // self.collective.total(1, self.schedule.world_size)
+
+    @property
+    def collective(self) -> Collective:
+        return self.schedule.collective
+
+    @property
+    def bound_bytes(self) -> float:
+        """The least number of bytes that the busiest port carries."""
+        return float(limits.bound(self.fabric, self.collective.name) * self.size_bytes)
 
     @property
     def limit_s(self) -> float | None:
         """The physical limit in seconds; None where the rate is unlimited."""
-        return limits.limit_s(self.fabric, self.rate_bps, self.size_bytes)
+        return limits.limit_s(self.fabric, self.rate_bps, self.size_bytes, self.collective.name)
 
 
 @dataclass(frozen=True)
@@ -59,13 +69,19 @@ class _Arrow:
     target: str
     target_port: str
     level: int
-    reduces: bool
+    op: str
     offset: int
     length: int
 
 
 def show(
-    file: Path, engine: Mapping[str, Any], size: str, dtype: str, server: str | None, json_output: bool
+    file: Path,
+    engine: Mapping[str, Any],
+    collective: Collective,
+    size: str,
+    dtype: str,
+    server: str | None,
+    json_output: bool,
 ) -> str:
     """Build, check and describe the schedule that the options of `hipsnet schedule` select.
 
@@ -74,7 +90,8 @@ def show(
     topology, fabric = topology_file.load(file)
     options = dict(engine)
     algorithm = Algorithm(options.pop("algorithm", "hips"), **options)
-    schedule = algorithm.build(fabric, count(given("--size", size, parse_size), dtype))
+    elements = 1 if collective.name == "barrier" else count(given("--size", size, parse_size), dtype)
+    schedule = algorithm.build(fabric, collective.total(elements, len(fabric.servers)), collective)
     view = View(fabric, schedule, check(schedule, fabric), dtype, ITEM_BYTES[dtype], topology.link.rate_bps)
     chosen = None if server is None else find_server(fabric, server)
     if json_output:
@@ -86,15 +103,19 @@ def as_text(view: View, server: Server) -> str:
     """Return the stages of one server, then the summary, as lines."""
     schedule = view.schedule
     lines = [
-        f"{schedule.algorithm} on {view.fabric.name}, {view.fabric.shape.title}: "
-        f"{schedule.world_size} servers, {_plural(schedule.threads, 'thread')}, {schedule.count} x {view.dtype} "
-        f"({approximate_size(view.size_bytes)})",
+        f"{_name(view.schedule)} on {view.fabric.name}, {view.fabric.shape.title}: "
+        f"{schedule.world_size} servers, {_plural(schedule.threads, 'thread')}, "
+        f"{view.size_bytes // view.item_bytes} x {view.dtype} ({approximate_size(view.size_bytes)})",
         f"server <{server.name.removeprefix('s')}> is rank {server.rank}",
     ]
-    stages = int(schedule.transfers["stage"].max()) + 1
-    for stage, arrows in groupby(_arrows(view, server), key=lambda arrow: arrow.stage):
-        lines += ["", f"stage {stage + 1} of {stages}: {'aggregate' if 2 * stage < stages else 'broadcast'}"]
-        lines += _stage_lines(view, server, list(arrows))
+    stages = int(schedule.transfers["stage"][-1]) + 1 if len(schedule.transfers) else 0
+    for stage, group in groupby(_arrows(view, server), key=lambda arrow: arrow.stage):
+        arrows = list(group)
+        lines += [
+            "",
+            f"stage {stage + 1} of {stages}: {'forward' if arrows[0].op == 'copy' else 'aggregate'}",
+        ]
+        lines += _stage_lines(view, server, arrows)
     return "\n".join([*lines, "", *_summary(view, server)])
 
 
@@ -103,6 +124,8 @@ def as_json(view: View, server: Server | None) -> dict[str, Any]:
     schedule, report, item = view.schedule, view.report, view.item_bytes
     return {
         "fabric": {"name": view.fabric.name, "kind": view.fabric.kind, "dims": list(view.fabric.dims)},
+        "collective": schedule.collective.name,
+        "root": schedule.collective.root if schedule.collective.has_root else None,
         "algorithm": schedule.algorithm,
         "world_size": schedule.world_size,
         "threads": schedule.threads,
@@ -111,7 +134,7 @@ def as_json(view: View, server: Server | None) -> dict[str, Any]:
         "bytes": view.size_bytes,
         "steps": report.steps,
         "busiest_port_bytes": report.busiest * item,
-        "bound_bytes": float(limits.bound(view.fabric) * view.size_bytes),
+        "bound_bytes": view.bound_bytes,
         "largest_transfer_bytes": report.largest * item,
         "limit_s": view.limit_s,
         "ports": [
@@ -146,15 +169,14 @@ def _arrows(view: View, server: Server | None) -> Iterator[_Arrow]:
             target=target.name,
             target_port=target.ports[entry].name,
             level=view.fabric.shape.port_number(port),
-            reduces=bool(transfer["op"] == REDUCE),
+            op=OPERATIONS[transfer["op"]],
             offset=int(transfer["offset"]),
             length=int(transfer["length"]),
         )
 
 
 def _arrow_data(arrow: _Arrow, item_bytes: int) -> dict[str, Any]:
-    data = dict(vars(arrow))
-    return data | {"op": "reduce" if data.pop("reduces") else "copy", "bytes": arrow.length * item_bytes}
+    return vars(arrow) | {"bytes": arrow.length * item_bytes}
 
 
 def _stage_lines(view: View, server: Server, arrows: list[_Arrow]) -> Iterator[str]:
@@ -181,8 +203,7 @@ def _ends(arrow: _Arrow, server: Server) -> str:
 def _range(view: View, arrow: _Arrow) -> str:
     width = len(str(view.schedule.count))
     start, stop = (f"{place:>{width}}" for place in (arrow.offset, arrow.offset + arrow.length))
-    operation = "reduce" if arrow.reduces else "copy"
-    return f"{operation:<6}  [{start}, {stop})  {approximate_size(arrow.length * view.item_bytes)}"
+    return f"{arrow.op:<6}  [{start}, {stop})  {approximate_size(arrow.length * view.item_bytes)}"
 
 
 def _summary(view: View, server: Server) -> Iterator[str]:
@@ -192,7 +213,7 @@ def _summary(view: View, server: Server) -> Iterator[str]:
             int(load[server.rank, port.index]) * item for load in (report.sent, report.received)
         )
         yield f"{server.name}.{port.name} sends {approximate_size(sent)}, receives {approximate_size(received)}"
-    bound = float(limits.bound(view.fabric) * view.size_bytes)
+    bound = view.bound_bytes
     ratio = (
         f", {report.busiest * item / bound:.3f} x the bound of {approximate_size(round(bound))}"
         if bound
@@ -202,6 +223,14 @@ def _summary(view: View, server: Server) -> Iterator[str]:
     yield f"{_plural(report.steps, 'step')}, the longest transfer is {approximate_size(report.largest * item)}"
     if view.limit_s is not None:
         yield f"physical limit: {view.limit_s:.4g} s"
+
+
+def _name(schedule: Schedule) -> str:
+    collective = schedule.collective
+    if collective.name == "all_reduce":
+        return schedule.algorithm
+    root = f" at rank {collective.root}" if collective.has_root else ""
+    return f"{collective.name}{root} by {schedule.algorithm}"
 
 
 def _plural(number: int, noun: str) -> str:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hipsnet.collective import limits
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.check import check
+from hipsnet.collective.collectives import NAMES, Collective
 from hipsnet.collective.limits import ClosedForm
-from tests.collective.shapes import BCUBES, ROUTED, TORUSES, algorithms, fabric
+from tests.collective.shapes import BCUBES, ROUTED, TORUSES, algorithms, fabric, full
 
 
 def measured(algorithm: Algorithm, shape: str, count: int) -> ClosedForm:
@@ -71,6 +72,68 @@ def test_nothing_is_below_the_bound(data: st.DataObject, shape: str, count: int)
     assert report.sent.sum() == report.received.sum()
     assert report.sent.sum() >= 2 * (len(made.servers) - 1) * count
     assert report.busiest <= report.in_steps <= report.sent.sum()
+
+
+@pytest.mark.parametrize(
+    "shape", ("bcube(3,2)", "bcube(2,3)", "bcube(4,2)", "bcube(3,3)", "torus(3,3)", "torus(6)")
+)
+@pytest.mark.parametrize("name", ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all"))
+def test_hips_reaches_the_bound_of_the_others(shape: str, name: str) -> None:
+    made = fabric(shape)
+    collective, ranks = Collective(name, 1 if Collective(name).has_root else 0), len(made.servers)
+    count = ranks * ranks * 12  # a multiple of all threads' shares
+    report = check(Algorithm("hips").build(made, collective.total(count, ranks), collective), made)
+    assert Fraction(report.busiest, count) == limits.bound(made, name)
+
+
+@pytest.mark.parametrize("name", ("broadcast", "reduce"))
+@pytest.mark.parametrize(
+    "shape", ("bcube(2,3)", "bcube(3,2)", "bcube(3,3)", "bcube(8,2)", "torus(3,3)", "torus(4,4)")
+)
+def test_the_root_sends_or_receives_the_vector_once(shape: str, name: str) -> None:
+    """Its neighbours forward more than the bound, by 1/(n-1) of it at most."""
+    made = fabric(shape)
+    ports, count = len(made.servers[0].ports), 1_200_000
+    report = check(Algorithm("hips").build(made, count, Collective(name, 2)), made)
+    at_root = (report.sent if name == "broadcast" else report.received)[2]
+    assert at_root.tolist() == [count // ports] * ports
+    slack = 2 * len(made.servers)  # elements that do not divide
+    assert report.busiest <= count * Fraction(1, ports) * (1 + Fraction(1, made.dims[0] - 1)) + slack
+
+
+@pytest.mark.parametrize("name", ("broadcast", "reduce"))
+@pytest.mark.parametrize("algorithm", ("ring", "mesh"))
+def test_flat_trees_reach_the_bound(algorithm: str, name: str) -> None:
+    made = fabric("fattree(9,2)")
+    report = check(Algorithm(algorithm).build(made, 9 * 8 * 16, Collective(name, 3)), made)
+    assert report.busiest == limits.bound(made, name) * 9 * 8 * 16
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "barrier"])
+def test_no_collective_is_below_its_bound(name: str) -> None:
+    for shape in ("bcube(3,2)", "torus(4,4)", "torus(2,3,2)", "fattree(5,2)"):
+        made = fabric(shape)
+        ranks = len(made.servers)
+        for algorithm in (Algorithm("ring"), Algorithm("mesh"), full(made)):
+            count = ranks * 24
+            collective = Collective(name)
+            report = check(algorithm.build(made, collective.total(count, ranks), collective), made)
+            # The flat algorithms load ports in between, too, where servers forward.
+            if name != "all_to_all" or made.shape.hips is None or algorithm.name == "hips":
+                assert report.busiest >= limits.bound(made, name) * count
+
+
+def test_bus_factors_are_those_of_nccl_tests() -> None:
+    assert limits.bus_factor("all_reduce", 8) == 1.75
+    assert [limits.bus_factor(name, 8) for name in ("reduce_scatter", "all_gather", "all_to_all")] == [
+        0.875
+    ] * 3
+    assert [limits.bus_factor(name, 8) for name in ("broadcast", "reduce", "gather", "scatter")] == [
+        1,
+        1,
+        0.875,
+        0.875,
+    ]
 
 
 def test_published_figures() -> None:

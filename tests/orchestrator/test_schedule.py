@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from hipsnet.collective.collectives import NAMES, Collective
 from hipsnet.errors import InputError
 from orchestrator.command_line import app
 
@@ -88,13 +90,40 @@ def test_the_variables_of_the_engine_choose_too(bcube: Path) -> None:
     assert done.stdout.startswith("mesh on demo")
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "all_reduce"])
+def test_every_collective(bcube: Path, name: str) -> None:
+    root = ("--root", "4") if Collective(name).has_root else ()
+    done = schedule(bcube, "--collective", name, *root, "--size", "1440B", "--server", "11")
+    assert done.exit_code == 0
+    at = " at rank 4" if root else ""
+    size = "1 x float32" if name == "barrier" else "360 x float32"
+    assert re.match(rf"{name}{at} by hips on demo, BCube.3,2.: 9 servers, . threads?, {size} ", done.stdout)
+    ratios = {
+        "broadcast": "1.500",
+        "reduce": "1.500",
+        "barrier": None,
+    }  # the root's neighbours forward as well
+    ratio = ratios.get(name, "1.000")
+    assert ratio is None or f"{ratio} x the bound" in done.stdout
+
+
+def test_full_sends_whole_vectors(bcube: Path) -> None:
+    done = schedule(bcube, "--exchange", "full", "--size", "72B", "--server", "01")
+    assert "stage 2 of 2: aggregate" in done.stdout
+    assert "    p1 -> s11.p1  merge   [ 0, 18)  72B" in done.stdout
+    assert "2 steps, the longest transfer is 72B" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--algorithm", "rong"], "allowed: hips, ring, mesh, ps"),
-        (["--exchange", "star"], "allowed: mesh, ring, ps"),
+        (["--exchange", "star"], "allowed: mesh, ring, ps, full"),
         (["--one-way"], "one_way requires a torus with ring exchange"),
         (["--servers", "10", "--algorithm", "ps"], "1 to 9"),
+        (["--collective", "all_scatter"], "allowed: all_reduce, reduce_scatter"),
+        (["--collective", "gather", "--root", "9"], "root: found 9; allowed: 0 to 8"),
+        (["--root", "1"], "all_reduce has no root"),
         (["--size", "3B"], "at least one float32"),
         (["--size", "many"], "allowed: a number"),
         (["--dtype", "float8"], "allowed: float"),
