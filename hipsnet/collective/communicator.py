@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective.collectives import ALL_REDUCE, Collective
 from hipsnet.collective.endpoints import node_ports, receiver_ports
 from hipsnet.collective.executor import Executor, Timeouts
 from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Route, chunk_elements, compile_plan
+from hipsnet.collective.purpose import name_of, purpose_of
 from hipsnet.collective.runner import Runner
 from hipsnet.collective.schedule import Schedule
 from hipsnet.collective.segments import as_objects
@@ -63,7 +65,7 @@ class Communicator:
         self._plan = lru_cache(PLANS_KEPT)(self._compile)
         self._layout = lru_cache(PLANS_KEPT)(layout)
         # A vector large enough to use every connection of the algorithm.
-        schedule = self._schedule(max(1, len(self._fabric.servers)) ** 2 * 64)
+        schedule = self._schedule(ALL_REDUCE, max(1, len(self._fabric.servers)) ** 2 * 64)
         self._connections = _routes(schedule, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
         library_of(settings.transport)  # compile it now, if necessary, not while peers wait
@@ -77,7 +79,7 @@ class Communicator:
         limits = Limits.of_chunk(settings.warn_s, settings.timeout_s, settings.chunk_bytes)
         wire = open_wire(settings.transport, transport, limits.message_max)
         engine = Engine(wire, self.rank, self.world_size, peers, limits)
-        self._runner = Runner(engine, self.rank, peers, limits, lambda purpose: "")
+        self._runner = Runner(engine, self.rank, peers, limits, name_of)
 
     @property
     def rank(self) -> int:
@@ -114,7 +116,7 @@ class Communicator:
         flat = [array.reshape(-1) for array in arrays]
         if self._executor is not None:
             [one] = flat
-            plan = as_objects(self._plan(one.size, one.itemsize, ()))
+            plan = as_objects(self._plan(ALL_REDUCE, one.size, one.itemsize, ()))
             self._executor.run(plan, one, op, partial(reduction.reduce, "sum" if op == "mean" else op))
             if op == "mean":
                 reduction.divide(one, self.world_size)
@@ -122,7 +124,13 @@ class Communicator:
         placed = self._layout(tuple(array.size for array in flat), flat[0].itemsize)
         vector = Vector(flat, placed)
         work = self._run(
-            placed.count, vector.pieces, op, cuts=placed.cuts, is_async=async_op, finish=vector.unpack
+            ALL_REDUCE,
+            placed.count,
+            vector.pieces,
+            op,
+            cuts=placed.cuts,
+            is_async=async_op,
+            finish=vector.unpack,
         )
         if async_op:
             return work
@@ -151,6 +159,7 @@ class Communicator:
 
     def _run(
         self,
+        collective: Collective,
         count: int,
         pieces: Sequence[Piece],
         op: str,
@@ -161,21 +170,32 @@ class Communicator:
     ) -> Work:
         """Start a collective on a vector of `count` elements, of which `pieces` hold what this rank touches.
 
-        The pieces are in ascending order and of one dtype. `cuts` are the same on every rank; a piece begins and
-        ends at one of them, or at the boundary of a transfer. `finish` is called when the collective is done.
+        The pieces are in ascending order and of one dtype; a rank without pieces has an empty one. `cuts` are the
+        same on every rank; a piece begins and ends at one of them, or at the boundary of a transfer. `op` is copy
+        for a collective that does not reduce. `finish` is called when the collective is done.
         """
         dtype = pieces[0].array.dtype
-        plan = self._plan(count, dtype.itemsize, cuts)
+        plan = self._plan(collective, count, dtype.itemsize, cuts)
         return self._runner.start(
-            plan, pieces, dtype, op, cuts=_digest(cuts), is_async=is_async, finish=finish
+            plan,
+            pieces,
+            dtype,
+            op,
+            purpose=purpose_of(collective),
+            cuts=_digest(cuts, collective.counts),
+            is_async=is_async,
+            finish=finish,
         )
 
-    def _schedule(self, count: int) -> Schedule:
+    def _schedule(self, collective: Collective, count: int) -> Schedule:
         s = self._settings
-        return Algorithm(s.algorithm, s.exchange, s.one_way, s.servers).build(self._fabric, count)
+        algorithm = Algorithm(s.algorithm, s.exchange, s.one_way, s.servers)
+        return algorithm.build(self._fabric, count, collective)
 
-    def _compile(self, count: int, itemsize: int, cuts: tuple[int, ...]) -> PlanArrays:
-        schedule = self._schedule(count)
+    def _compile(
+        self, collective: Collective, count: int, itemsize: int, cuts: tuple[int, ...]
+    ) -> PlanArrays:
+        schedule = self._schedule(collective, count)
         ports = receiver_ports(self._fabric, schedule.transfers)
         chunk = chunk_elements(schedule, self._settings.chunk_bytes, itemsize)
         return compile_plan(schedule, self.rank, self._connections, ports, chunk, cuts)
@@ -234,11 +254,11 @@ def _peer(fabric: Fabric, rank: int, route: Route) -> Peer:
     return Peer(remote, mine, str(local_port.address.ip), theirs, str(remote_port.address.ip))
 
 
-def _digest(cuts: tuple[int, ...]) -> int:
-    """A number of 64 bits that differs between different cuts."""
-    if not cuts:
+def _digest(*numbers: tuple[int, ...]) -> int:
+    """A number of 64 bits that differs between different tuples; 0 for empty ones."""
+    if not any(numbers):
         return 0
-    return int.from_bytes(sha256(np.array(cuts, "<i8").tobytes()).digest()[:8], "little")
+    return int.from_bytes(sha256(repr(numbers).encode()).digest()[:8], "little")
 
 
 def _check(arrays: Sequence[NDArray[Any]], op: str) -> None:

@@ -10,8 +10,8 @@ from hipsnet.engine.engine import OPERATIONS, Engine, Reason
 from hipsnet.engine.reduction import DTYPES
 from hipsnet.transport.interface import Peer
 
-Naming = Callable[[int], str]
-"""The name of a collective by the `purpose` of its signature; empty for an all-reduce."""
+Naming = Callable[[int, str], str]
+"""The name of a collective by the `purpose` and the operation of its signature."""
 
 _STEPS_PER_STAGE = 2  # core/stall.h
 
@@ -78,9 +78,8 @@ class Failure:
         )
 
     def _call(self, signature: Any) -> str:
-        name = self._naming(int(signature.purpose))
-        operation, dtype = OPERATIONS[signature.operation], DTYPES[signature.dtype].name
-        return f"{name or operation} of {signature.count} x {dtype}"
+        name = self._naming(int(signature.purpose), OPERATIONS[signature.operation])
+        return f"{name} of {signature.count} x {DTYPES[signature.dtype].name}"
 
 
 def standing(found: Any) -> str:

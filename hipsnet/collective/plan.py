@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.collective.schedule import MERGE, REDUCE, Schedule, involving
-from hipsnet.engine.plans import SEGMENT, PlanArrays, Rows
-from hipsnet.errors import InputError
+from hipsnet.collective.schedule import COPY, MERGE, Schedule, involving
+from hipsnet.engine.plans import FOLD_LAST, FOLD_NEXT, FOLD_ROOT, SEGMENT, PlanArrays, Rows
 
 CHUNKS_PER_TRANSFER = 4
 """Minimum number of segments per transfer, so that the next stage can start before the transfer ends."""
@@ -54,8 +53,6 @@ def compile_plan(
     elements. No segment contains an element on both sides of one of `cuts` (elements of the vector). All
     arguments but `rank` and `connections` must be the same on every rank.
     """
-    if (schedule.transfers["op"] == MERGE).any():
-        raise InputError("exchange full: the engine cannot run it yet; use mesh, ring or ps")
     bounds = np.unique(np.asarray(cuts, np.int64))
     edges = _chunk_edges(schedule, bounds, chunk)
     rows, sends = _events_of(schedule, rank)
@@ -65,7 +62,8 @@ def compile_plan(
     segments["start"], segments["length"] = edges[first], edges[last] - edges[first]
     segments["connection"] = _connections_of(transfers, sends, receiver_ports[rows], connections)[event]
     segments["thread"], segments["stage"] = transfers["thread"][event], transfers["stage"][event]
-    segments["sends"], segments["reduces"] = sends[event], transfers["op"][event] == REDUCE
+    segments["sends"], segments["reduces"] = sends[event], transfers["op"][event] != COPY
+    _fold(segments, transfers, event, rank)
     waits, releases = _chains(segments["sends"], first, last)
     lanes = [
         _lane(segments, np.flatnonzero(mask), len(connections)) for mask in (sends[event], ~sends[event])
@@ -138,6 +136,24 @@ def _runs(
     transfer, first, last = (np.concatenate(column) for column in zip(*pieces, strict=True))
     order = np.argsort(transfer, kind="stable")
     return transfer[order], first[order], last[order]
+
+
+def _fold(segments: NDArray[Any], transfers: NDArray[Any], event: Numbers, rank: int) -> None:
+    """Set how the merges of lower ranks are combined; those of one (stage, round, thread) and range together."""
+    merges = np.flatnonzero(
+        ~segments["sends"] & (transfers["op"][event] == MERGE) & (transfers["src"][event] < rank)
+    )
+    if not len(merges):
+        return
+    of, row = segments[merges], transfers[event[merges]]
+    keys = [of["start"], of["length"], row["thread"], row["round"], row["stage"]]
+    order = np.lexsort((row["src"], *keys))
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    is_last = np.append(is_first[1:], True)
+    merges = merges[order]
+    segments["root"][merges] = merges[is_first][np.cumsum(is_first) - 1]
+    segments["fold"][merges] = np.where(is_last, FOLD_LAST, np.where(is_first, FOLD_ROOT, FOLD_NEXT))
 
 
 def _chains(sends: NDArray[np.bool_], first: Numbers, last: Numbers) -> tuple[NDArray[np.uint32], Rows]:

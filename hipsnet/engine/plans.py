@@ -19,11 +19,17 @@ SEGMENT = np.dtype(
         ("connection", np.uint16),
         ("thread", np.uint16),
         ("stage", np.uint16),
+        ("root", np.uint32),
         ("sends", np.bool_),
         ("reduces", np.bool_),
-    ]
+        ("fold", np.uint8),
+    ],
+    align=True,
 )
 """`struct plan_segment`."""
+
+FOLD_NONE, FOLD_ROOT, FOLD_NEXT, FOLD_LAST = range(4)
+"""`enum plan_fold`."""
 
 Rows = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """(start of each row, with one element more than rows; the concatenated rows)."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -145,3 +146,42 @@ def test_a_segment_outside_the_arrays_is_refused(scripted: Core) -> None:
     world.run()
     assert all((calls[0].array == Call(500).result(9)).all() for calls in world.calls)
     world.close()
+
+
+@pytest.mark.parametrize("limits", [Limits(), EAGER], ids=["written", "eager"])
+@pytest.mark.parametrize(
+    ("shape", "algorithm"),
+    [
+        ("bcube(3,2)", Algorithm("hips", ("full",))),
+        ("bcube(4,1)", Algorithm("hips", ("full",))),
+        ("fattree(5,1)", Algorithm("mesh", ("full",))),
+    ],
+    ids=lambda value: str(value),
+)
+def test_merges_are_combined_in_order_of_rank(
+    scripted: Core, shape: str, algorithm: Algorithm, limits: Limits
+) -> None:
+    """Rounding shows the order of sums, and +0 and -0 that of a maximum."""
+    for seed in range(4):
+        for operation in ("sum", "max"):
+            world = World(scripted, shape, algorithm, limits, seed)
+            call = Fractions(200, np.dtype(np.float32), operation, seed)
+            for rank in range(world.ranks):
+                assert world.submit(rank, call)
+            world.run()
+            found = {calls[0].array.tobytes() for calls in world.calls}
+            assert len(found) == 1
+            if shape != "bcube(3,2)":
+                combine = np.add if operation == "sum" else np.maximum
+                total = reduce(combine, [call.vector(rank) for rank in range(world.ranks)])
+                assert np.array_equal(np.frombuffer(found.pop(), np.float32), total)
+            world.close()
+
+
+class Fractions(Call):
+    """Values whose sums are rounded, and zeros of both signs."""
+
+    def vector(self, rank: int) -> np.ndarray:
+        values = np.random.default_rng((self.seed, rank)).standard_normal(self.count).astype(self.dtype)
+        values[::3] = 0.0 if rank % 2 else -0.0
+        return values

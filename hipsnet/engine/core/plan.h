@@ -14,14 +14,28 @@
 
 #define PLAN_SEGMENTS 0x100000 /* per connection and direction: a number has 20 bits of an immediate */
 
+/*
+ * How a received segment is combined with the elements of this rank. The operand of the lower rank is the
+ * left one, so that ranks that combine the same vectors get the same bits. The segments of lower ranks are
+ * therefore combined with each other first, in the slot of the first one (`root`).
+ */
+enum plan_fold {
+	FOLD_NONE, /* elements = elements + data; or a copy */
+	FOLD_ROOT, /* the first of several of lower ranks: the data stays in its slot */
+	FOLD_NEXT, /* root = root + data */
+	FOLD_LAST, /* root = root + data, elements = root + elements; a root itself if it is the only one */
+};
+
 struct plan_segment {
 	u64 start;      /* elements of the vector */
 	u32 length;     /* elements */
 	u32 number;     /* in its connection and direction */
 	u16 connection; /* index of the neighbour */
 	u16 thread, stage;
+	u32 root;     /* index of a segment, of a fold */
 	bool sends;   /* this rank sends it; else it receives it */
 	bool reduces; /* the receiver combines it; else it overwrites */
+	u8 fold;      /* enum plan_fold */
 };
 
 /* `first_...` has the start of each row of `release`, `send` or `receive`, and one more element: their

@@ -17,24 +17,20 @@ static enum reduce_operation reduction_of(const struct call *call)
 						      : (enum reduce_operation)call->signature.operation;
 }
 
-/* Combines or copies a received segment without open dependencies, and frees its slot. */
-void apply(struct core *core, struct call *call, u32 segment)
+static u8 *data_of(const struct core *core, const struct call *call, u32 segment)
 {
-	const struct plan_segment *at = &call->plan->segment[segment];
-	struct connection *connection = &core->connections[at->connection];
+	const struct connection *connection = &core->connections[call->plan->segment[segment].connection];
 	struct held held = call->held[segment];
-	const u8 *from;
-	void *target;
 
-	if (held.place == PLACE_HERE)
-		return;
-	target = address_of(call, at);
-	from = held.place == PLACE_EAGER ? connection->eager[held.slot].payload
+	return held.place == PLACE_EAGER ? connection->eager[held.slot].payload
 					 : connection->staging + (u64)held.slot * core->config.slot_bytes;
-	if (at->reduces)
-		reduce(call->signature.dtype, reduction_of(call), target, from, at->length);
-	else
-		memcpy(target, from, (u64)at->length * call->itemsize);
+}
+
+static void free_slot(struct core *core, struct call *call, u32 segment)
+{
+	struct connection *connection = &core->connections[call->plan->segment[segment].connection];
+	struct held held = call->held[segment];
+
 	if (held.place == PLACE_EAGER) {
 		connection->eager[held.slot].is_used = false;
 		connection->eager_emptied++;
@@ -42,6 +38,46 @@ void apply(struct core *core, struct call *call, u32 segment)
 		connection->slots_to_credit |= 1ULL << held.slot;
 	}
 	core->may_push = true; /* a credit may be due */
+}
+
+/* Combines a segment of a lower rank with those before it, and the last one with this rank's elements. */
+static void fold(struct core *core, struct call *call, u32 segment)
+{
+	const struct plan_segment *at = &call->plan->segment[segment];
+	u8 *root = data_of(core, call, at->root), *target = address_of(call, at);
+
+	if (at->fold == FOLD_ROOT)
+		return;
+	if (at->root != segment) {
+		reduce(call->signature.dtype, reduction_of(call), root, data_of(core, call, segment),
+		       at->length);
+		free_slot(core, call, segment);
+	}
+	if (at->fold == FOLD_NEXT)
+		return;
+	reduce(call->signature.dtype, reduction_of(call), root, target, at->length);
+	memcpy(target, root, (u64)at->length * call->itemsize);
+	free_slot(core, call, at->root);
+}
+
+/* Combines or copies a received segment without open dependencies, and frees its slot. */
+void apply(struct core *core, struct call *call, u32 segment)
+{
+	const struct plan_segment *at = &call->plan->segment[segment];
+	void *target = address_of(call, at);
+
+	if (call->held[segment].place == PLACE_HERE)
+		return;
+	if (at->fold != FOLD_NONE) {
+		fold(core, call, segment);
+		return;
+	}
+	if (at->reduces)
+		reduce(call->signature.dtype, reduction_of(call), target, data_of(core, call, segment),
+		       at->length);
+	else
+		memcpy(target, data_of(core, call, segment), (u64)at->length * call->itemsize);
+	free_slot(core, call, segment);
 }
 
 /* The next segment of a connection has arrived: completes it now or after its dependencies. */
