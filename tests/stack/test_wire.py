@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hipsnet.stack.building import FOLDER
 from hipsnet.stack.roce.core import Core
-from tests.stack.crafted import AETH, BTH, IP, UDP, Dot1Q, Ether, crafted, rebuilt
+from tests.stack.crafted import crafted, layers, rebuilt
 from tests.stack.link import DROPS, MACS, Faults, Link, connect
 from tests.stack.test_rc import LOSSY, content, done
 
@@ -173,34 +173,55 @@ def test_scapy_makes_the_same_frames_of_the_same_values(core: Core) -> None:
     link.run(done(a, 20))
     for frame in link.frames:
         assert frame == rebuilt(frame)
-    opcodes = {Ether(frame)[BTH].opcode for frame in link.frames}
+    scapy = layers()
+    opcodes = {scapy.Ether(frame)[scapy.BTH].opcode for frame in link.frames}
     assert opcodes >= {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x0A, 0x0B, 0x11, 0x81}
 
 
 def test_fields_as_scapy_reads_them(core: Core) -> None:
     a, b = connect(core, psns=(0xFFFFFE, 77), dscp=10, ttl=9, source_port=50001)
     assert a.send(b"12345", immediate=0x01020304)
-    frame = Ether(a.transmit(1))
+    scapy = layers()
+    frame = scapy.Ether(a.transmit(1))
     assert (frame.dst, frame.src) == ("02:00:00:00:00:02", "02:00:00:00:00:01")
-    assert (frame[IP].src, frame[IP].dst, frame[IP].tos, frame[IP].ttl) == ("10.0.0.1", "10.0.0.2", 40, 9)
-    assert frame[IP].flags == "DF"
-    assert (frame[UDP].sport, frame[UDP].dport, frame[UDP].chksum) == (50001, 4791, 0)
-    bth = frame[BTH]
+    assert (
+        frame[scapy.IP].src,
+        frame[scapy.IP].dst,
+        frame[scapy.IP].tos,
+        frame[scapy.IP].ttl,
+    ) == ("10.0.0.1", "10.0.0.2", 40, 9)
+    assert frame[scapy.IP].flags == "DF"
+    assert (frame[scapy.UDP].sport, frame[scapy.UDP].dport, frame[scapy.UDP].chksum) == (
+        50001,
+        4791,
+        0,
+    )
+    bth = frame[scapy.BTH]
     assert (bth.opcode, bth.padcount, bth.dqpn, bth.psn, bth.ackreq) == (5, 3, b.qpn, 0xFFFFFE, 1)
     assert bytes(bth.payload)[:12] == b"\x01\x02\x03\x04" + b"12345" + bytes(3)
     assert b.take(bytes(frame), 1)
-    ack = Ether(b.transmit(1))
-    assert (ack[BTH].psn, ack[AETH].syndrome, ack[AETH].msn) == (0xFFFFFE, 0x2C, 0)  # RNR, 0.64 ms
+    ack = scapy.Ether(b.transmit(1))
+    assert (ack[scapy.BTH].psn, ack[scapy.AETH].syndrome, ack[scapy.AETH].msn) == (
+        0xFFFFFE,
+        0x2C,
+        0,
+    )  # RNR, 0.64 ms
     b.receive(5)
     assert b.take(bytes(frame), 1)
-    ack = Ether(b.transmit(1))
-    assert (ack[BTH].opcode, ack[BTH].psn, ack[AETH].syndrome, ack[AETH].msn) == (0x11, 0xFFFFFE, 0x1F, 1)
+    ack = scapy.Ether(b.transmit(1))
+    assert (
+        ack[scapy.BTH].opcode,
+        ack[scapy.BTH].psn,
+        ack[scapy.AETH].syndrome,
+        ack[scapy.AETH].msn,
+    ) == (0x11, 0xFFFFFE, 0x1F, 1)
 
 
 def test_a_tagged_frame_is_taken(core: Core) -> None:
     _, b = connect(core)
     buffer = b.receive(4)
-    link = Ether(dst=MACS[1], src=MACS[0]) / Dot1Q(vlan=7, prio=3)
+    scapy = layers()
+    link = scapy.Ether(dst=MACS[1], src=MACS[0]) / scapy.Dot1Q(vlan=7, prio=3)
     assert b.take(crafted(b, b"1234", link=link, opcode=0x04), 1)
     assert bytes(buffer) == b"1234"
 
@@ -221,8 +242,9 @@ def test_any_bit_that_the_icrc_covers(core: Core) -> None:
         frame = bytearray(crafted(b, b"12345678", opcode=0x04))
         frame[at] ^= 1
         if at < 34:  # a router would recompute the checksum
-            packet = Ether(bytes(frame))
-            packet[IP].chksum = None
+            scapy = layers()
+            packet = scapy.Ether(bytes(frame))
+            packet[scapy.IP].chksum = None
             frame = bytearray(bytes(packet)) if at not in (24, 25) else frame
         taken = b.take(bytes(frame), 1)
         assert taken == (at in (15, 22, 40, 41, 46)), at

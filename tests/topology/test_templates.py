@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,49 +21,62 @@ def write(
     return templates.write(kind, parameters, name, rate, mtu)
 
 
-TEXTS = {
-    "bcube": write(BCube, n=3, levels=2),
-    "torus": write(Torus, dims="2,3,2", rate="unlimited", mtu=1500),
-    "fattree": write(FatTree, servers=9, nics=1, k=None, rate="10Gbit/s", mtu=4200),
-    "leafspine": write(LeafSpine, leaves=3, spines=2, servers=3, nics=2, uplinks=1),
-    "dragonfly": write(Dragonfly, groups=3, routers=2, servers=2, global_links=1),
-    "fattree with k": write(FatTree, name="rack-7", servers=9, nics=2, k=8, rate="10Gbit/s", mtu=4200),
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "bcube": {"kind": BCube, "n": 3, "levels": 2},
+    "torus": {"kind": Torus, "dims": "2,3,2", "rate": "unlimited", "mtu": 1500},
+    "fattree": {"kind": FatTree, "servers": 9, "nics": 1, "k": None, "rate": "10Gbit/s", "mtu": 4200},
+    "leafspine": {"kind": LeafSpine, "leaves": 3, "spines": 2, "servers": 3, "nics": 2, "uplinks": 1},
+    "dragonfly": {"kind": Dragonfly, "groups": 3, "routers": 2, "servers": 2, "global_links": 1},
+    "fattree with k": {
+        "kind": FatTree,
+        "name": "rack-7",
+        "servers": 9,
+        "nics": 2,
+        "k": 8,
+        "rate": "10Gbit/s",
+        "mtu": 4200,
+    },
 }
 
 
+@cache
+def template(name: str) -> str:
+    return write(**ARGUMENTS[name])
+
+
 def test_every_kind_has_a_template() -> None:
-    assert {text.split()[0] for text in TEXTS} == {kind.kind_name() for kind in KINDS}
+    assert {name.split()[0] for name in ARGUMENTS} == {kind.kind_name() for kind in KINDS}
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", ARGUMENTS)
 def test_a_template_is_accepted(kind: str) -> None:
-    topology = parse(TEXTS[kind], "t.yaml")
+    topology = parse(template(kind), "t.yaml")
     assert topology.fabric.kind == kind.split()[0]
     assert topology.nodes == "lab"
 
 
 def test_options_reach_the_file() -> None:
-    torus = parse(TEXTS["torus"], "t.yaml")
+    torus = parse(template("torus"), "t.yaml")
     assert torus.fabric == Torus(kind="torus", dims=(2, 3, 2))
     assert (torus.link.rate_bps, torus.link.mtu) == (None, 1500)
-    assert parse(TEXTS["fattree"], "t.yaml").fabric.switch_ports == 4
-    tree = parse(TEXTS["fattree with k"], "t.yaml")
+    assert parse(template("fattree"), "t.yaml").fabric.switch_ports == 4
+    tree = parse(template("fattree with k"), "t.yaml")
     assert (tree.name, tree.fabric) == ("rack-7", FatTree(kind="fattree", servers=9, nics=2, k=8))
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", ARGUMENTS)
 def test_the_commented_lines_show_what_holds_without_them(kind: str) -> None:
-    header, body = TEXTS[kind].split("version:", 1)
+    header, body = template(kind).split("version:", 1)
     body = re.sub(r"(?ms)^# (nodes:|No pfc).*?^$", "", body)
     switched_on = parse(header + "version:" + re.sub(r"(?m)^( *)# ", r"\1", body), "t.yaml")
     lossless = kind != "dragonfly"  # whose routes need two lossless priorities
     assert switched_on.pfc == (Pfc() if lossless else None)
-    assert lossless == ("# pfc:" in TEXTS[kind]) != ("# No pfc section is allowed" in TEXTS[kind])
-    assert switched_on.model_copy(update={"pfc": None}) == parse(TEXTS[kind], "t.yaml")
+    assert lossless == ("# pfc:" in template(kind)) != ("# No pfc section is allowed" in template(kind))
+    assert switched_on.model_copy(update={"pfc": None}) == parse(template(kind), "t.yaml")
 
 
 def test_the_commented_hosts_have_the_servers_name_and_ports() -> None:
-    for text in TEXTS.values():
+    for text in map(template, ARGUMENTS):
         first = build(parse(text, "t.yaml")).servers[0]
         assert f"#   {first.name}:\n" in text
         assert text.count("#       - interface: eth") == len(first.ports)
