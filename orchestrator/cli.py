@@ -50,7 +50,7 @@ def _run() -> int | str | None:
         finally:
             sys.stdout.flush()
     except SystemExit as end:
-        return BROKEN_PIPE if end.code == 1 and _reader_is_gone() else end.code
+        return BROKEN_PIPE if _is_of_broken_pipe(end) else end.code
     except HipsnetError as error:
         _print_error(str(error))
         return error.exit_code
@@ -65,6 +65,14 @@ def _run() -> int | str | None:
         _print_error(f"{where}: {error.strerror}" if where else str(error.strerror))
         return 1
     return 0
+
+
+def _is_of_broken_pipe(end: SystemExit) -> bool:
+    """Whether Rich or Click ended the program with 1 because the reader of standard output has gone."""
+    cause: BaseException | None = end
+    while cause is not None and not isinstance(cause, BrokenPipeError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _is_expected(error: OSError) -> bool:

@@ -107,8 +107,7 @@ def _start(index: int, program: Program, pipes: Pipes) -> int:
 
 def _become(program: Program, outputs: tuple[int, int], parent: int) -> NoReturn:
     signal.set_wakeup_fd(-1)
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python; the program would inherit that
-        signal.signal(ignored, signal.SIG_DFL)
+    execution.restore_signals()
     os.setsid()
     if program.namespace is not None:
         execution.enter(program.namespace, program.server, program.hosts)

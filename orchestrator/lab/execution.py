@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,12 +68,19 @@ def execute(
     require(fabric.name, [node])
     hosts = identity.hosts(fabric)
     enter(namespace_name(fabric.name, node), node, hosts)
+    restore_signals()
     try:
         os.execvpe(
             command[0], list(command), environment(fabric.name, node, {**os.environ, **(variables or {})})
         )
     except OSError as error:
         raise InputError(f"{command[0]}: {error.strerror}; nothing was run on {node}") from None
+
+
+def restore_signals() -> None:
+    """Stop ignoring the signals that Python ignores: the program executed next would inherit that."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 def enter(name: str, node: str, hosts: str) -> None:
