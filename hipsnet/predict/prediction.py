@@ -135,8 +135,10 @@ def fluid_s(
 
 
 def _profile(subject: Subject, algorithm: Algorithm, count: int) -> Profile:
-    if demand.ports_suffice(algorithm.hierarchy(subject.shape), subject.shape):
+    hierarchy = algorithm.hierarchy(subject.shape)
+    if demand.ports_suffice(hierarchy, subject.shape):
         return demand.at_ports(algorithm, subject.shape, count)
+    require_memory(hierarchy, f"{algorithm.name} on {subject.shape.title}")  # before the fabric is built
     return demand.along_routes(algorithm, subject.network, count)
 
 

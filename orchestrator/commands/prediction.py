@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `predict`: synchronization on a fabric that need not exist."""
+"""Commands `predict, plan`: synchronization on fabrics that need not exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.commands.arguments import File
+from orchestrator.commands.arguments import File, Json
 from orchestrator.commands.engine import Engine, engine_options
 
 app = typer.Typer()
@@ -116,3 +116,47 @@ def predict(
     outputs = predicting.Outputs(json, picture, tuple(measured or ()))
     request = Request(size=size, sizes=sizes, model=model, dtype=dtype)
     predicting.predict((file, *(against or ())), request, options, outputs, engine)
+
+
+@app.command()
+def plan(
+    servers: Annotated[int, typer.Option(help="number of servers", metavar="NUMBER")],
+    ports: Annotated[int, typer.Option(help="ports of a server at most, 1 to 16", metavar="NUMBER")],
+    switch_ports: Annotated[
+        int, typer.Option(help="ports of a switch at most; 0: no switches", metavar="NUMBER")
+    ],
+    rate: Annotated[str, typer.Option(help="rate of all ports, such as 100Gbit/s", metavar="RATE")],
+    model: Annotated[
+        str, typer.Option(help="the gradients that are synchronized: vgg19, lenet5, mnist-1m", metavar="NAME")
+    ] = "vgg19",
+    latency: Annotated[str, typer.Option(help="added to every message", metavar="TIME")] = "0us",
+    price_port: Annotated[
+        float, typer.Option(help="price of a server's port", metavar="PRICE", show_default="0")
+    ] = 0,
+    price_cable: Annotated[
+        float, typer.Option(help="price of a cable", metavar="PRICE", show_default="0")
+    ] = 0,
+    price_switch: Annotated[
+        float, typer.Option(help="price of a switch", metavar="PRICE", show_default="0")
+    ] = 0,
+    price_switch_port: Annotated[
+        float, typer.Option(help="price of each port in use on a switch", metavar="PRICE", show_default="0")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """List every fabric that can be built from given parts: cost, bisection, diameter, and time to synchronize.
+
+    `time` is the pipelined closed form of the best algorithm among hips, ring and mesh. `one dead port` is the
+    least factor by which it slows all servers, if the others take over the pieces of its server.
+    """
+    from hipsnet.predict.planning import Parts, Prices
+    from orchestrator.prediction import asked, plan_view
+
+    parts = Parts(servers, ports, switch_ports, asked.rate("--rate", rate))
+    prices = Prices(price_port, price_cable, price_switch, price_switch_port)
+    found = plan_view.planned(parts, prices, model, asked.seconds("--latency", latency))
+    if as_json:
+        typer.echo(plan_view.as_json(parts, prices, model, found))
+        return
+    for line in plan_view.lines(parts, model, found):
+        typer.echo(line)
