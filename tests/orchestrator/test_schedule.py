@@ -98,11 +98,8 @@ def test_every_collective(bcube: Path, name: str) -> None:
     at = " at rank 4" if root else ""
     size = "1 x float32" if name == "barrier" else "360 x float32"
     assert re.match(rf"{name}{at} by hips on demo, BCube.3,2.: 9 servers, . threads?, {size} ", done.stdout)
-    ratios = {
-        "broadcast": "1.500",
-        "reduce": "1.500",
-        "barrier": None,
-    }  # the root's neighbours forward as well
+    # The neighbours of a root forward a little more than the root sends.
+    ratios = {"broadcast": "1.167", "reduce": "1.167", "barrier": None}
     ratio = ratios.get(name, "1.000")
     assert ratio is None or f"{ratio} x the bound" in done.stdout
 
