@@ -47,8 +47,6 @@ static void connect_pair(struct rc *rc, const struct rc *peer, u32 ip, u32 peer_
 	config.credits = true;
 	config.retry_count = 2;
 	config.timeout_ns = 1000000;
-	config.ack_delay_ns = 20000;
-	config.send_ack_delay_ns = 400000;
 	if (!rc_connect(rc, &config, now_ns))
 		abort();
 }
@@ -169,6 +167,8 @@ static void transfer(struct world *world, u32 connection, u32 faults)
 	xdp_wire_operations()->flush(world->wire, world->core, world->now_ns);
 	carry(world, end->near, far_endpoint, faults >> 8);
 	receive_there(end->far);
+	carry(world, end->far, near_endpoint, 0); /* its acknowledgements */
+	xdp_wire_operations()->progress(world->wire, world->core, world->now_ns);
 }
 
 /* Mostly nothing is lost. */
