@@ -204,3 +204,37 @@ def test_completions_that_are_not_polled_keep_their_places(core: Core) -> None:
     assert not core.lib.rc_post_receive(b.pair, 0, core.ffi.NULL, 0)
     assert len(a.poll()) == len(b.poll()) == 4
     assert a.send(b"x")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_dropped_writes_leave_no_gap(core: Core, lost: bool) -> None:
+    """Of five writes and two messages, the writes that have not begun are dropped; the rest arrives in order."""
+    a, b = connect(core, window=2, path_mtu=1024, **LOSSY)
+    regions = [b.register(3000) for _ in range(5)]
+    received = [b.receive(16, identity=n) for n in range(8)]
+    sends = iter((100, 101))
+    for number, memory in enumerate(regions):
+        assert a.write(content(3000, number), memory.address, memory.key, identity=number, immediate=number)
+        if number in (1, 3):
+            assert a.send(b"message %d" % number, identity=next(sends))
+    now = 1_000_000_000
+    first = [a.transmit(now) for _ in range(2)]
+    if lost:
+        core.lib.rc_next_deadline(a.pair)
+        now += 3_000_000
+        assert a.transmit(now), "repeated after a time-out"
+    else:
+        assert all(b.take(frame, now) for frame in first)
+    core.lib.rc_drop_writes(a.pair)
+    assert core.lib.rc_posted(a.pair) == 3
+    link = Link((a, b), now=now)
+    assert link.run(lambda: len(a.completions) == 3 and len(b.completions) == 3)
+    assert [int(one.id) for one in a.completions] == [0, 100, 101]
+    assert statuses(a) == statuses(b) == {core.lib.RC_OK}
+    assert regions[0].read(3000) == content(3000)
+    assert all(memory.read(3000) == bytes(3000) for memory in regions[1:])
+    assert [bytes(received[n][:9]) for n in (1, 2)] == [b"message 1", b"message 3"]
+    memory = regions[1]
+    assert a.write(content(3000, 9), memory.address, memory.key, identity=9)
+    assert link.run(lambda: len(a.completions) == 4)
+    assert memory.read(3000) == content(3000, 9)

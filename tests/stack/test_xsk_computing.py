@@ -71,19 +71,6 @@ def test_a_pause_does_not_stop_the_neighbours_of_a_process_that_computes(row: Li
         assert stack.counters(0)["transit_frames"] == 0
 
 
-def test_from_the_end_of_a_flush_on_frames_pass(row: Line) -> None:
-    """As when a collective returns."""
-    with computing(row) as (stack, near, far):
-        poll_seems(row, -5)
-        stack.flush(1)
-        assert polls_until(row) == 0
-        before = reasons(row)
-        pause(row, far, XOFF)
-        near.send(*(through(row, number) for number in range(20)))
-        assert numbers(far.await_frames(20)) == list(range(20))
-        assert (moved(row, before, "forwarded"), moved(row, before, "buffered")) == (20, 0)
-
-
 def test_frames_held_when_it_begins_to_compute_are_overtaken_and_leave_when_it_polls(row: Line) -> None:
     with computing(row) as (stack, near, far):
         before = reasons(row)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from hipsnet.engine.library import library
 from hipsnet.stack.roce.core import Core
-from hipsnet.transport.interface import Transport
 
 
 class Wire(Protocol):
@@ -57,11 +56,11 @@ def library_of(name: str) -> Core:
     return cast(Callable[[], Core], import_module(WIRES[name]).library)()
 
 
-def open_wire(name: str, transport: Transport, message_max: int) -> Wire:
+def open_wire(name: str, transport: object, message_max: int) -> Wire:
     """Move the connections of a connected transport to a wire; the transport must not be used any more.
 
     `name` is the transport's name in the registry. The wire carries messages of up to `message_max` bytes, or of
     its own `message_max` if that is less. Raises TransportError if memory or descriptors are short.
     """
-    make = cast(Callable[[Transport, int], Wire], import_module(WIRES[name]).open_wire)
+    make = cast(Callable[[object, int], Wire], import_module(WIRES[name]).open_wire)
     return make(transport, message_max)

@@ -17,7 +17,6 @@ from hipsnet.stack.building import FOLDER as STACK
 from hipsnet.stack.ports import loop
 from hipsnet.stack.roce import core
 from hipsnet.stack.roce.core import Core
-from hipsnet.transport.interface import Transport
 from hipsnet.transport.xdp.parameters import RECEIVES
 from hipsnet.transport.xdp.transport import Detached, XdpTransport
 
@@ -77,6 +76,6 @@ class XdpWire:
             sock.close()
 
 
-def open_wire(transport: Transport, message_max: int) -> XdpWire:
+def open_wire(transport: object, message_max: int) -> XdpWire:
     """Make a wire of the pairs of a connected XdpTransport."""
     return XdpWire(cast(XdpTransport, transport).detach(), message_max)

@@ -111,10 +111,6 @@ class Stack:
         """The address of a buffer, for `Pair.post_write`; keeps the buffer alive."""
         return self._core.ffi.from_buffer("char[]", memory)
 
-    def deregister(self, key: int) -> None:
-        """Writes with this key are refused from now on."""
-        self._core.lib.endpoint_deregister(self._endpoint, key)
-
     def pair(self, port: int, tag: int, priority: int, depth: int) -> Pair:
         """A new pair that sends through a port, with queues of `depth`; no receives are posted."""
         lib = self._core.lib
@@ -138,18 +134,6 @@ class Stack:
         if count < 0:
             raise TransportError(f"a port is gone: {os.strerror(-count)}")
         return map(Done._make, _COMPLETION.iter_unpack(self._bytes[: count * _COMPLETION.size]))
-
-    def flush(self, timeout_s: float) -> None:
-        """Send what peers wait for (delayed ACKs, posted messages, frames in transit), for at most `timeout_s`.
-
-        For a caller that will not poll for a while. If a port is gone, the next `poll` raises.
-        """
-        self._core.lib.stack_flush(self._stack, int(timeout_s * 1e9))
-
-    @property
-    def is_owing(self) -> bool:
-        """Whether data, acknowledgements or frames in transit remain to be sent."""
-        return bool(self._core.lib.stack_is_owing(self._stack))
 
     def counters(self, port: int) -> dict[str, int]:
         """The counters of a port (struct stack_port_counters), and its socket's statistics (`socket_*`)."""

@@ -183,13 +183,6 @@ static void note_poll(struct stack *stack, u64 until_ns)
 		__atomic_store_n(&stack->ports[i]->pauses->polled_ns, until_ns, __ATOMIC_RELAXED);
 }
 
-/* The caller may compute from now on: the program holds no more frames before the next poll. */
-static void note_leave(struct stack *stack)
-{
-	for (u32 i = 0; i < stack->count; i++)
-		__atomic_store_n(&stack->ports[i]->pauses->polled_ns, 0, __ATOMIC_RELAXED);
-}
-
 u32 stack_receive(struct stack *stack, u64 now_ns)
 {
 	u32 frames = 0;
@@ -280,30 +273,6 @@ bool stack_is_owing(const struct stack *stack)
 		if (is_port_owing(stack->ports[i]))
 			return true;
 	return false;
-}
-
-static int flush_until(struct stack *stack, u64 deadline)
-{
-	do {
-		stack_receive(stack, clock_ns());
-		stack_flush_acks(stack, RC_NEVER);
-		int error = stack_send(stack);
-		u64 now = clock_ns(), due_ns = stack_due_ns(stack);
-
-		if (error || now >= deadline)
-			return error;
-		if (stack_is_owing(stack) && due_ns > now)
-			wait_briefly(due_ns < deadline ? due_ns : deadline, now);
-	} while (stack_is_owing(stack));
-	return 0;
-}
-
-int stack_flush(struct stack *stack, u64 timeout_ns)
-{
-	int error = flush_until(stack, clock_ns() + timeout_ns);
-
-	note_leave(stack);
-	return error;
 }
 
 void stack_freeze(struct stack *stack, u32 port, bool is_frozen)

@@ -118,14 +118,6 @@ bool stack_is_owing(const struct stack *stack);
  */
 int stack_poll(struct stack *stack, u64 timeout_ns, struct stack_completion *completions, u32 most);
 
-/*
- * Sends what peers wait for, for a caller that will not poll for a while: delayed ACKs, packets that window
- * and credits permit, and frames in transit. Returns when all of it has left, or after `timeout_ns`; rates
- * and pauses are honoured. Frames are received meanwhile; their completions wait for stack_poll(). Returns 0,
- * or -errno if a port is gone for good.
- */
-int stack_flush(struct stack *stack, u64 timeout_ns);
-
 /* A frozen port leaves received frames in its socket, like a host that has hung. For experiments. */
 void stack_freeze(struct stack *stack, u32 port, bool is_frozen);
 

@@ -101,14 +101,6 @@ static u64 left_ns(u64 until_ns, u64 now_ns)
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
-void wait_briefly(u64 until_ns, u64 now_ns)
-{
-	u64 left = left_ns(until_ns, now_ns);
-	const struct timespec wait = time_of(left < LEAST_NS ? left : LEAST_NS);
-
-	nanosleep(&wait, NULL);
-}
-
 int wait_until(struct stack *stack, struct pollfd *others, u32 count, u64 until_ns, u64 now_ns)
 {
 	u64 left = left_ns(until_ns, now_ns);

@@ -15,6 +15,3 @@ void wait_note(struct stack *stack, u32 frames, u32 completions, u64 now_ns);
 
 /* Sleeps until a frame arrives, one of `count` other descriptors is ready, or the time has come; -errno. */
 int wait_until(struct stack *stack, struct pollfd *others, u32 count, u64 until_ns, u64 now_ns);
-
-/* Sleeps until something is due, at most for a moment: a frame that arrives does not end it. */
-void wait_briefly(u64 until_ns, u64 now_ns);

@@ -3,23 +3,14 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from hipsnet.errors import TransportError
 from hipsnet.stack.roce.core import Core
 
 
-class Kind(IntEnum):
-    """The kind of a completion: enum rc_kind."""
-
-    SENT = 0
-    RECEIVED = 1
-    WRITTEN = 2
-
-
 class Done(NamedTuple):
-    """A completion of the pair that was made with `tag`; `status` 0 is success, others see `STATUSES`."""
+    """A completion of the pair that was made with `tag`; `status` 0 is success."""
 
     id: int
     tag: int
@@ -28,21 +19,6 @@ class Done(NamedTuple):
     bytes: int
     immediate: int
     has_immediate: bool
-
-
-STATUSES = (
-    "done",
-    "cancelled after an earlier error",
-    "it does not answer (retries exceeded)",
-    "it answers, but one packet never arrives there (retries exceeded): "
-    "is the MTU of a port or switch on the path smaller than at both ends?",
-    "it has posted no receive (RNR retries exceeded)",
-    "it refuses the write: no such region, or beyond its end",
-    "it does not support the request",
-    "it cannot continue, for an internal reason",
-    "its message is longer than the receive posted for it",
-)
-"""enum rc_status in words; the subject is the peer."""
 
 
 class Pair:
@@ -97,14 +73,6 @@ class Pair:
         """Post a slot again, after its message was read or a write with immediate has consumed it."""
         place = self._received + slot * self._message_bytes
         self._lib.rc_post_receive(self._rc, slot, place, self._message_bytes)
-
-    def received(self, slot: int, length: int) -> bytes:
-        """The message in a slot."""
-        return bytes(self._ffi.buffer(self._received + slot * self._message_bytes, length))
-
-    def abort(self) -> None:
-        """Cancel all posted work."""
-        self._lib.rc_abort(self._rc)
 
     def counters(self) -> dict[str, int]:
         """The counters of `struct rc_counters`."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from hipsnet.transport.interface import MESSAGE_LIMIT, Peer
+from hipsnet.transport.interface import Peer
 from hipsnet.transport.qp_bootstrap import SEAL_BYTES, Seal, agree, opened, sealed
 
-MAGIC = b"XDP2"
-# magic, number of the queue pair, first PSN, path MTU, window, receives posted, message limit
-BODY = struct.Struct("<4sIIIIII")
+MAGIC = b"XDP3"
+# magic, number of the queue pair, first PSN, path MTU, window, receives posted
+BODY = struct.Struct("<4sIIIII")
 PARAMETERS_BYTES = BODY.size + SEAL_BYTES
 
 RECEIVES = 128
@@ -32,19 +32,18 @@ class Parameters:
     window: int
 
     def pack(self, seal: Seal) -> bytes:
-        body = BODY.pack(MAGIC, self.number, self.psn, self.path_mtu, self.window, RECEIVES, MESSAGE_LIMIT)
+        body = BODY.pack(MAGIC, self.number, self.psn, self.path_mtu, self.window, RECEIVES)
         return sealed(body, seal)
 
     @classmethod
     def unpack(cls, raw: bytes, seal: Seal, peer: Peer) -> Parameters:
         """The parameters of `peer`. Raises TransportError if they are incompatible."""
-        magic, number, psn, path_mtu, window, receives, limit = BODY.unpack(opened(raw, seal, peer))
+        magic, number, psn, path_mtu, window, receives = BODY.unpack(opened(raw, seal, peer))
         agree(
             peer,
             (
                 ("queue pair parameters that begin with", MAGIC, magic),
                 ("receives posted", RECEIVES, receives),
-                ("messages of at most", MESSAGE_LIMIT, limit),
             ),
         )
         return cls(number, psn, path_mtu, window)

@@ -31,7 +31,7 @@ struct end {
 static struct end ends[FUZZ_CONNECTIONS];
 static struct endpoint *near_endpoint, *far_endpoint;
 static struct stack *stack;
-static u8 far_memory[FUZZ_SLOT_BYTES];
+static u8 far_memory[FUZZ_SLOT_BYTES], far_message[POST_MAX];
 static u32 far_key;
 
 static void connect_pair(struct rc *rc, const struct rc *peer, u32 ip, u32 peer_ip, u64 now_ns)
@@ -49,6 +49,17 @@ static void connect_pair(struct rc *rc, const struct rc *peer, u32 ip, u32 peer_
 	config.timeout_ns = 1000000;
 	if (!rc_connect(rc, &config, now_ns))
 		abort();
+}
+
+/* The far pairs take what arrives, and keep receives posted. */
+static void receive_there(struct rc *far)
+{
+	struct rc_completion done;
+
+	while (rc_poll_completion(far, &done))
+		;
+	while (rc_post_receive(far, 0, far_message, sizeof(far_message)))
+		;
 }
 
 static const struct wire_operations *open_wire(struct world *world)
@@ -74,6 +85,7 @@ static const struct wire_operations *open_wire(struct world *world)
 	if (!world->wire)
 		abort();
 	for (u32 i = 0; i < FUZZ_CONNECTIONS; i++) {
+		receive_there(ends[i].far);
 		connect_pair(ends[i].near, ends[i].far, 1, 2 + i, world->now_ns);
 		connect_pair(ends[i].far, ends[i].near, 2 + i, 1, world->now_ns);
 	}
@@ -98,17 +110,6 @@ static void close_wire(struct world *world)
 	stack_close(stack);
 	endpoint_destroy(near_endpoint);
 	endpoint_destroy(far_endpoint);
-}
-
-/* The far pairs take what arrives, and keep receives posted. */
-static void receive_there(struct rc *far)
-{
-	struct rc_completion done;
-
-	while (rc_poll_completion(far, &done))
-		;
-	while (rc_post_receive(far, 0, NULL, 0))
-		;
 }
 
 static void deliver(struct endpoint *to, const u8 *bytes, u32 length, u64 now_ns)
