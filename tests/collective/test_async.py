@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
@@ -219,38 +220,41 @@ def test_a_wait_with_a_timeout_leaves_the_collective_under_way(pair: Arena) -> N
             comm.all_reduce(array)
         return bool((array == 2).all())
 
-    import multiprocessing
-
     go = multiprocessing.get_context("fork").Event()
     assert values(pair, body) == [True] * 2
 
 
-def test_every_work_under_way_has_the_error(bcube: Arena) -> None:
-    def body(comm: Any) -> list[str]:
-        works = [comm.all_reduce(np.zeros(100_000, np.float32), async_op=True) for _ in range(3)]
-        works.append(comm.all_reduce(np.zeros(10 + (comm.rank == 1), np.float32), async_op=True))
-        called = threading.Event()
-        works[-1].add_done_callback(lambda work: called.set())
-        with suppress(CollectiveError):
-            works[-1].wait()
-        assert called.wait(BOUND_S)
-        found = []
-        with suppress(CollectiveError):
-            comm.all_reduce(np.zeros(1))
-            found.append("it went on")
-        comm.close()
-        found += [str(work.exception() or "") for work in works]
-        try:
-            comm.barrier()
-        except CollectiveError as error:
-            found.append(str(error))
-        return found
+def test_every_work_under_way_has_the_error(pair: Arena) -> None:
+    """Rank 1 starts its calls when rank 0 has started all of its own; its first one does not match."""
 
-    for rank, (*under_way, last, later) in enumerate(values(bcube, body)):
-        assert f"rank {rank}: collective 4 failed" in last
-        assert "sum of 11 x float32" in last
-        assert all(not text or "failed" in text for text in under_way)
-        assert "an earlier collective failed" in later
+    def body(comm: Any) -> list[str]:
+        called = threading.Event()
+        works = []
+        if comm.rank == 0:
+            works = [comm.all_reduce(np.zeros(100_000, np.float32), async_op=True) for _ in range(3)]
+            works[-1].add_done_callback(lambda work: called.set())
+            started.set()
+            for work in works:
+                with pytest.raises(CollectiveError):
+                    work.wait()
+            assert called.wait(BOUND_S)
+        else:
+            assert started.wait(BOUND_S)
+            with suppress(CollectiveError):
+                comm.all_reduce(np.zeros(10, np.float32))
+        with pytest.raises(CollectiveError, match="an earlier collective failed") as refused:
+            comm.barrier()
+        comm.close()
+        return [*(str(work.exception()) for work in works), str(refused.value)]
+
+    started = multiprocessing.get_context("fork").Event()
+    (*under_way, refused), last = values(pair, body)
+    assert len(under_way) == 3
+    for number, text in enumerate(under_way, 1):
+        assert f"rank 0: collective {number} failed" in text
+    for text in (*under_way, refused, *last):
+        assert "sum of 10 x float32" in text
+        assert "sum of 100000 x float32" in text
 
 
 def test_an_exception_of_the_program_ends_the_calls_under_way(pair: Arena) -> None:
