@@ -58,8 +58,11 @@ def _measure(communicator: Any, measurement: Measurement, index: int, case: Case
             pattern.fill(vector, block)
         communicator.barrier()
         begin = time.perf_counter()
-        for vector in vectors:
-            communicator.all_reduce(vector)
+        *first, last = vectors
+        works = [communicator.all_reduce(vector, async_op=True) for vector in first]
+        communicator.all_reduce(last)
+        for work in works:
+            work.wait()
         elapsed = time.perf_counter() - begin
         if iteration >= 0:
             times.append(elapsed)
