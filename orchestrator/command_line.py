@@ -20,7 +20,7 @@ MODULES = {
     "lab": ("provision", "destroy", "inspect", "ping", "exec", "shell", "impair"),
     "listing": ("list",),
     "jobs": ("run", "schedule"),
-    "prediction": ("predict", "plan"),
+    "prediction": ("predict", "plan", "export"),
     "endpoints": ("endpoints",),
     "top": ("top",),
     "exporter": ("exporter",),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `predict, plan`: synchronization on fabrics that need not exist."""
+"""Commands `predict, plan, export`: synchronization on fabrics that need not exist."""
 
 from __future__ import annotations
 
@@ -160,3 +160,41 @@ def plan(
         return
     for line in plan_view.lines(parts, model, found):
         typer.echo(line)
+
+
+@app.command()
+@engine_options("algorithm", "exchange", "one_way", "servers")
+def export(
+    engine: Engine,
+    file: File,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="msccl (XML for GPUs), chakra (execution traces) or astra (a network for ASTRA-sim)",
+            metavar="NAME",
+        ),
+    ],
+    size: Annotated[
+        str | None,
+        typer.Option(help="size of the vector; msccl: checked only", metavar="SIZE", show_default="none"),
+    ] = None,
+    latency: Annotated[str, typer.Option(help="astra: latency of a cable", metavar="TIME")] = "0us",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="the file; chakra: PREFIX of one file for each rank",
+            metavar="FILE",
+            show_default="standard output",
+        ),
+    ] = None,
+) -> None:
+    """Write a synchronization, or the fabric, for another engine or simulator.
+
+    A format's limits are checked first; the message names the limit that is exceeded.
+    """
+    from orchestrator.prediction import exporting
+
+    exporting.export(file, form, size, latency, output, engine)
