@@ -14,7 +14,7 @@ from hipsnet.collective.failure import Failure, Naming, standing
 from hipsnet.collective.work import Callbacks, Work
 from hipsnet.engine.engine import Call, Engine, EngineFailed, Limits, Piece, State
 from hipsnet.engine.plans import PlanArrays
-from hipsnet.errors import CollectiveError
+from hipsnet.errors import CollectiveError, TransportError
 from hipsnet.transport.interface import Peer
 
 log = logging.getLogger("hipsnet")
@@ -62,6 +62,9 @@ class Runner:
                 )
             except EngineFailed:
                 raise CollectiveError(f"rank {self._rank}: {self._refusal()}") from None
+            except TransportError as error:
+                self._abort(error)
+                raise CollectiveError(f"rank {self._rank}: {error}") from error
         return Work(self, call)
 
     def wait(self, call: Call, timeout_s: float | None) -> State:

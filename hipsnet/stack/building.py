@@ -22,8 +22,15 @@ FOLDER = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 _LIBRARY_FLAGS = ("-fPIC", "-shared")
 _MISSING = re.compile(r"fatal error: (\w+)/\S+: No such file|cannot find -l(\w+)")
-_PACKAGES = {"xdp": "libxdp-dev libbpf-dev", "bpf": "libxdp-dev libbpf-dev"}
-"""By library, which is also the folder of its headers."""
+_PACKAGES = {
+    "xdp": "libxdp-dev libbpf-dev",
+    "bpf": "libxdp-dev libbpf-dev",
+    "ibverbs": "libibverbs-dev",
+}
+"""By library."""
+
+_LIBRARIES = {"infiniband": "ibverbs"}
+"""By folder of headers, where it has another name than the library."""
 
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -147,6 +154,7 @@ def _reason(errors: str) -> str:
     """What to install, if a library or its headers are missing; else what the compiler said."""
     for words in _MISSING.findall(errors):
         found = next(filter(None, words))
+        found = _LIBRARIES.get(found, found)
         if found in _PACKAGES:
             return f": lib{found} or its headers are missing; run: apt install {_PACKAGES[found]}"
     return f":\n{errors.strip()}"

@@ -11,7 +11,7 @@ import pytest
 
 import kernel
 from hipsnet.engine import library
-from hipsnet.engine.wire import xdp
+from hipsnet.engine.wire import verbs_library, xdp
 from hipsnet.stack import building
 from hipsnet.stack.roce.core import Core
 
@@ -30,6 +30,16 @@ def xdp_scripted() -> Core:
     sources = [*xdp.SOURCES, HERE / "xdp_world.c"]
     headers = [*xdp.HEADERS, HERE / "scripted.h", HERE / "xdp_world.h"]
     return load("xdp_scripted", sources, headers, xdp.LIBRARIES)
+
+
+@pytest.fixture(scope="session")
+def verbs_rig() -> Core:
+    """The verbs wire on devices in memory (verbs_rig.h)."""
+    sources, headers = (
+        [*verbs_library.SOURCES, HERE / "verbs_rig.c"],
+        [*verbs_library.HEADERS, HERE / "verbs_rig.h"],
+    )
+    return load("verbs_rig", sources, headers)
 
 
 def load(name: str, sources: list[Path], headers: list[Path], link: Sequence[str] = ()) -> Core:

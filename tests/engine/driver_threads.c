@@ -11,6 +11,8 @@
 
 #include "engine/driver/engine.h"
 #include "engine/wire/tcp.h"
+#include "engine/wire/verbs.h"
+#include "verbs_rig.h"
 
 #define CALLS   400
 #define LONGEST 3000
@@ -136,15 +138,57 @@ static void *run(void *argument)
 	return NULL;
 }
 
+#ifdef VERBS /* the wires of both ranks: over devices in memory, or over sockets */
+
+static struct rig *rig;
+
+static const struct wire_operations *open_wires(void **wires)
+{
+	static const u32 links[2][2] = {{1, 0}, {0, 0}};
+
+	rig = rig_create(8, 1 << 12, 1 << 18, 60000000000, "gid", 1);
+	for (u32 i = 0; i < 2; i++)
+		wires[i] = rig_add(rig, i, 1, links[i], 1);
+	rig_start(rig);
+	return verbs_wire_operations();
+}
+
+static void close_wires(void **wires)
+{
+	for (u32 i = 0; i < 2; i++)
+		verbs_wire_close(wires[i]);
+	rig_destroy(rig);
+}
+
+#else
+
+static const struct wire_operations *open_wires(void **wires)
+{
+	int sockets[2];
+
+	socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
+	for (u32 i = 0; i < 2; i++)
+		wires[i] = tcp_wire_open(&sockets[i], 1, 2048);
+	return tcp_wire_operations();
+}
+
+static void close_wires(void **wires)
+{
+	for (u32 i = 0; i < 2; i++)
+		tcp_wire_close(wires[i]);
+}
+
+#endif
+
 int main(void)
 {
 	static const u32 ranks[2] = {0, 1}, level = 0;
 	struct rank *both = calloc(2, sizeof(*both));
-	struct tcp_wire *wires[2];
+	const struct wire_operations *operations;
+	void *wires[2];
 	pthread_t threads[2];
-	int sockets[2];
 
-	socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
+	operations = open_wires(wires);
 	for (u32 i = 0; i < 2; i++) {
 		struct core_config config = {.rank = i,
 					     .ranks = 2,
@@ -160,9 +204,8 @@ int main(void)
 					     .timeout_ns = 60000000000,
 					     .heartbeat_ns = 1000000};
 
-		wires[i] = tcp_wire_open(&sockets[i], 1, 2048);
 		both[i].number = i;
-		both[i].engine = engine_open(&config, tcp_wire_operations(), wires[i]);
+		both[i].engine = engine_open(&config, operations, wires[i]);
 		pthread_mutex_init(&both[i].lock, NULL);
 		pthread_cond_init(&both[i].changed, NULL);
 	}
@@ -170,10 +213,9 @@ int main(void)
 		pthread_create(&threads[i], NULL, run, &both[i]);
 	for (u32 i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	for (u32 i = 0; i < 2; i++) {
+	for (u32 i = 0; i < 2; i++)
 		engine_close(both[i].engine, 1000000000);
-		tcp_wire_close(wires[i]);
-	}
+	close_wires(wires);
 	printf("%u wrong\n", both[0].wrong + both[1].wrong);
 	free(both);
 	return 0;

@@ -28,6 +28,12 @@ def test_nothing_is_touched_out_of_bounds(folder: Path) -> None:
     assert " passed" in done.stdout
 
 
+def test_the_verbs_wire_touches_nothing_out_of_bounds(folder: Path) -> None:
+    done = run(folder, "tests/engine/test_verbs.py", "-k", "not dead_path and not idle")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout
+
+
 def test_the_sanitizers_detect_a_planted_error(folder: Path, tmp_path: Path) -> None:
     """A message shorter than its stated length."""
     test = tmp_path / "test_astray.py"

@@ -19,13 +19,15 @@ PRINTED = """\
 
 
 def test_the_median_turn_counts() -> None:
-    turns = [Sample("verbs", 64, rate) for rate in (90.0, 95.0, 20.0)]
-    turns += [Sample("ib_write_bw", 64, rate) for rate in (100.0, 1.0, 900.0)]
-    turns += [Sample("tcp", 64, 45.0)]
+    turns = [Sample("verbs", 64, rate, 1 / rate) for rate in (90.0, 95.0, 20.0)]
+    turns += [Sample("ib_write_bw", 64, rate, 0.0) for rate in (100.0, 1.0, 900.0)]
+    turns += [Sample("tcp", 64, 45.0, 1e-6), Sample("callbacks", 64, 30.0, 5e-6)]
     (result,) = summarize(turns)
     assert (result["verbs"], result["ib_write_bw"], result["tcp"]) == (90, 100, 45)
     assert result["of_ib_write_bw"] == pytest.approx(0.9)
     assert result["of_tcp"] == pytest.approx(2)
+    assert result["verbs_cpu_us"] == pytest.approx(1e6 / 90)
+    assert result["callbacks_cpu_us"] == pytest.approx(5)
 
 
 def test_a_turn_is_long_enough_for_every_size() -> None:
@@ -49,7 +51,12 @@ def test_an_impossible_turn_of_perftest_is_repeated() -> None:
 
 
 def test_refuses_sizes_that_cannot_be_sent() -> None:
-    for sizes in ("", "0", "64,67108865", "big"):
+    for sizes in ("", "0", "64,67108868", "big"):
         done = CliRunner().invoke(app, ["--sizes", sizes])
         assert done.exit_code != 0
-        assert "allowed: 1 to 67108864" in str(done.exception)
+        assert "allowed: 4 to 67108864" in str(done.exception)
+
+
+def test_refuses_a_size_that_is_not_whole_elements() -> None:
+    done = CliRunner().invoke(app, ["--sizes", "64,6"])
+    assert "found 6; allowed: multiples of 4" in str(done.exception)

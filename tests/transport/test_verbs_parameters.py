@@ -15,7 +15,7 @@ from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Peer
 from hipsnet.transport.qp_bootstrap import BYE, arrived_before, farewell, swap
 from hipsnet.transport.verbs.devices import gid_of
-from hipsnet.transport.verbs.flow import WINDOW
+from hipsnet.transport.verbs.layout import WINDOW
 from hipsnet.transport.verbs.parameters import PARAMETERS_BYTES, Parameters
 from hipsnet.transport.verbs.status import explain
 

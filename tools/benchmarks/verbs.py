@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bandwidth of the verbs transport against perftest's ib_write_bw and the TCP transport, in one virtual machine."""
+"""Bandwidth and CPU time of the verbs wire, perftest's ib_write_bw and the TCP wire, in one virtual machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hipsnet.errors import HipsnetError
+from hipsnet.engine.wire.verbs_library import library
+from hipsnet.errors import HipsnetError, InputError
 from tools.benchmarks.turns import JsonFile, Results, show, sizes_in, taken
 from tools.benchmarks.verbs_turns import WAYS
 from tools.virtual_machine.machine import Machine, Order
 
 app = typer.Typer()
 WANTED_RATIO, FROM_BYTES = 0.9, 1 << 20
-_SMALLEST, _LARGEST = 1, 1 << 26
+_SMALLEST, _LARGEST = 4, 1 << 26
 _TURN_S = 30.0
 
 
@@ -31,31 +32,36 @@ class Sample:
     way: str
     size_bytes: int
     bytes_per_s: float
+    cpu_s: float  # of the sending process, for each write; 0: not measured
 
 
 @app.command()
 def verbs(
     sizes: Annotated[str, typer.Option(help="Message sizes in bytes, divided by commas.")] = (
-        "4096,65536,1048576,4194304"
+        "64,4096,65536,1048576,4194304"
     ),
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each way; their median counts.")] = 3,
     json_file: JsonFile = None,
 ) -> None:
-    """RDMA bandwidth of one connection: ours against ib_write_bw and our TCP, over rdma_rxe."""
+    """RDMA bandwidth of one connection against ib_write_bw and TCP, over rdma_rxe, and CPU time of each write."""
     lengths = sizes_in(sizes, _SMALLEST, _LARGEST)
+    if odd := [size for size in lengths if size % _SMALLEST]:
+        raise InputError(f"--sizes: found {odd[0]}; allowed: multiples of {_SMALLEST}")
+    library()  # compiled here, not on the machine's emulated processor
     turns = len(lengths) * rounds * len(WAYS)
     results = summarize(taken("verbs", turns, _measure(lengths, rounds, turns)))
     show("verbs", results, _table(results), json_file)
 
 
 def summarize(samples: list[Sample]) -> Results:
-    """By message size: the median bytes per second of each way, and the ratio of ours to the others."""
+    """By message size: the medians of each way, bytes per second and CPU time; the ratios of ours to the others."""
     results = []
     for size in dict.fromkeys(sample.size_bytes for sample in samples):
         result: dict[str, float] = {"size_bytes": size}
         for way in WAYS:
-            rates = [s.bytes_per_s for s in samples if (s.way, s.size_bytes) == (way, size)]
-            result[way] = statistics.median(rates)
+            turns = [s for s in samples if (s.way, s.size_bytes) == (way, size)]
+            result[way] = statistics.median(turn.bytes_per_s for turn in turns)
+            result[f"{way}_cpu_us"] = 1e6 * statistics.median(turn.cpu_s for turn in turns)
         result["of_ib_write_bw"] = result["verbs"] / result["ib_write_bw"]
         result["of_tcp"] = result["verbs"] / result["tcp"]
         results.append(result)
@@ -88,7 +94,15 @@ def _measure(sizes: list[int], rounds: int, turns: int) -> Iterator[Sample]:
 
 def _table(results: list[dict[str, float]]) -> Table:
     table = Table(title="one connection, rdma_rxe in a virtual machine; wants a quiet machine")
-    columns = ("message (B)", *(f"{way} (MB/s)" for way in WAYS), "ours/ib_write_bw", "required", "ours/tcp")
+    costed = WAYS[1:]
+    columns = (
+        "message (B)",
+        *(f"{way} (MB/s)" for way in WAYS),
+        "ours/ib_write_bw",
+        "required",
+        "ours/tcp",
+        *(f"{way} (CPU us/write)" for way in costed),
+    )
     for column in columns:
         table.add_column(column, justify="right")
     for result in results:
@@ -99,5 +113,6 @@ def _table(results: list[dict[str, float]]) -> Table:
             f"{result['of_ib_write_bw']:.2f}",
             f">= {WANTED_RATIO:g}: {enough}" if result["size_bytes"] >= FROM_BYTES else "",
             f"{result['of_tcp']:.2f}",
+            *(f"{result[f'{way}_cpu_us']:.0f}" for way in costed),
         )
     return table

@@ -2,9 +2,10 @@
 """The turns of `tools/bench verbs`, in the machine: prints one JSON line for each.
 
 Each turn writes messages of one size from one process to another over the same cable: by perftest's
-ib_write_bw, by the verbs transport, by the TCP transport. All have as many writes, of which as many may be under
-way, and RDMA the same path MTU and as many signals; time counts until the last write is acknowledged. The order of
-the ways turns with every round, so that none has the machine's best moments to itself.
+ib_write_bw, and by the engine over the verbs wire (libibverbs from C, or callbacks to pyverbs) and the TCP wire.
+All have as many writes, of which as many may be in flight, and RDMA the same path MTU and as many signals; time
+counts until the last write is acknowledged. The order of the ways rotates with every round, so that no way always
+has the machine's best moments.
 """
 
 from __future__ import annotations
@@ -19,21 +20,29 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
+from hipsnet.engine.engine import Engine, Limits, Piece, State
+from hipsnet.engine.plans import SEGMENT, PlanArrays
+from hipsnet.engine.wire.verbs import VerbsWire
+from hipsnet.engine.wire.verbs_library import library
+from hipsnet.engine.wire.verbs_posting import PyverbsPosting
+from hipsnet.engine.wire.wire import Wire, open_wire
 from hipsnet.errors import TransportError
 from hipsnet.transport.greeting import Greeting
-from hipsnet.transport.interface import Completion, Event, Peer, Transport
+from hipsnet.transport.interface import Peer
 from hipsnet.transport.options import Options
 from hipsnet.transport.registry import open_transport
 from hipsnet.transport.verbs.devices import endpoint_of
-from hipsnet.transport.verbs.flow import SIGNAL_EVERY, WINDOW
+from hipsnet.transport.verbs.layout import SIGNAL_EVERY
 from tools.benchmarks.rdma_pair import ENDS, rdma_pair
 
 WRITES, BYTES, MOST = 16, 32 << 20, 1024
 """Lower bounds of a turn, in writes and in bytes; the last bounds the number of small writes."""
 PATH_MTU = 4096
+IN_FLIGHT = 8  # CORE_IN_FLIGHT
 _PATIENCE_S = 120.0
 _ATTEMPTS = 5
 _PORT = 29500
@@ -80,7 +89,7 @@ def _perftest_run(size_bytes: int) -> tuple[str, float]:
     near, far = ENDS
     common = [
         *("-s", str(size_bytes), "-n", str(writes_of(size_bytes)), "-m", str(PATH_MTU)),
-        *("-t", str(WINDOW), "-Q", str(min(SIGNAL_EVERY, writes_of(size_bytes))), "-F", "-N"),
+        *("-t", str(IN_FLIGHT), "-Q", str(min(IN_FLIGHT, SIGNAL_EVERY, writes_of(size_bytes))), "-F", "-N"),
     ]
     near_gid, far_gid = (endpoint_of(end.address).gid_index for end in ENDS)
     server = _perftest(far.device, far_gid, common)
@@ -105,76 +114,91 @@ def _perftest(device: str, gid_index: int, rest: list[str]) -> subprocess.Popen[
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def transport(name: str, size_bytes: int) -> float:
-    """Bytes per second of our transport: from the first write posted to the last one acknowledged."""
+def engine(way: str, size_bytes: int) -> tuple[float, float]:
+    """Bytes per second, and CPU seconds of the sending process for each write, over one of our wires."""
     token = secrets.token_hex(8)
     results, theirs = _processes.Pipe(duplex=False)
     processes = [
-        _processes.Process(target=_rank, args=(rank, name, size_bytes, token, theirs)) for rank in (0, 1)
+        _processes.Process(target=_rank, args=(rank, way, size_bytes, token, theirs)) for rank in (0, 1)
     ]
     for process in processes:
         process.start()
     theirs.close()
     try:
         if not results.poll(_PATIENCE_S):
-            raise TransportError(f"the {name} transport did not finish a turn of {size_bytes} bytes")
-        return float(results.recv())
+            raise TransportError(f"{way} did not finish a turn of {size_bytes} bytes")
+        rate, cpu_s = results.recv()
+        return rate, cpu_s
     finally:
         for process in processes:
             process.join(5)
             process.kill()
 
 
-def _rank(rank: int, name: str, size_bytes: int, token: str, results: Connection) -> None:
+def _rank(rank: int, way: str, size_bytes: int, token: str, results: Connection) -> None:
     here, there = ENDS[rank], ENDS[1 - rank]
-    count = writes_of(size_bytes)
-    link = open_transport(name, Greeting(rank, 2, "bench", token), Options(_PORT))
-    link.connect([Peer(1 - rank, 0, here.address, 0, there.address)], 30.0)
-    region = link.register(np.zeros(size_bytes, np.uint8))
-    link.post_message(0, str(region.key).encode())
-    key = int(_await(link, Event.MESSAGE, 1)[0].payload)
+    peers = [Peer(1 - rank, 0, here.address, 0, there.address)]
+    name = "tcp" if way == "tcp" else "verbs"
+    transport = open_transport(name, Greeting(rank, 2, "bench", token), Options(_PORT))
+    transport.connect(peers, 30.0)
+    limits = Limits(_PATIENCE_S / 2, _PATIENCE_S, slots=2, slot_bytes=size_bytes, eager_bytes=1, reserve=1)
+    runner = Engine(_wire(way, transport, limits.message_max), rank, 2, peers, limits)
+    for count in (1, writes_of(size_bytes)):
+        array = np.zeros(size_bytes // 4, np.float32)
+        began_s, used_s = time.perf_counter(), time.process_time()
+        call = runner.submit(_plan(rank == 0, count, len(array)), [Piece(array)], array.dtype, "copy")
+        if runner.wait(call, _PATIENCE_S) != State.DONE:
+            raise TransportError(f"{way}: a turn of {size_bytes} bytes failed")
+        lasted_s, used_s = time.perf_counter() - began_s, time.process_time() - used_s
     if rank == 0:
-        for warm in (True, False):
-            began = time.perf_counter()
-            for number in range(1 if warm else count):
-                link.post_write(0, region, 0, size_bytes, key, 0, number)
-            _await(link, Event.SENT, 1 if warm else count)
-        results.send(count * size_bytes / (time.perf_counter() - began))
-        link.post_message(0, b"done")
-        link.drain(5.0)
-    else:
-        _await(link, Event.MESSAGE, 1)
-    link.close()
+        results.send((count * size_bytes / lasted_s, used_s / count))
+    runner.close()
 
 
-def _await(link: Transport, event: Event, count: int) -> list[Completion]:
-    found: list[Completion] = []
-    deadline = time.monotonic() + _PATIENCE_S
-    while len(found) < count:
-        for completion in link.poll(1.0):
-            if completion.event == event:
-                found.append(completion)
-            elif completion.event == Event.CLOSED or time.monotonic() > deadline:
-                raise TransportError(f"{len(found)} of {count}: {completion.payload.decode()}")
-    return found
+def _wire(way: str, transport: Any, message_max: int) -> Wire:
+    if way == "callbacks":
+        return VerbsWire(transport, PyverbsPosting(library(), transport))
+    return open_wire("tcp" if way == "tcp" else "verbs", transport, message_max)
 
 
-TURNS: dict[str, Callable[[int], float]] = {
-    "ib_write_bw": perftest,
-    "verbs": lambda size: transport("verbs", size),
-    "tcp": lambda size: transport("tcp", size),
+def _plan(sends: bool, count: int, elements: int) -> PlanArrays:
+    """As many writes of the whole vector from one rank to the other, in place."""
+    segments = np.zeros(count, SEGMENT)
+    segments["length"], segments["number"], segments["sends"] = elements, np.arange(count), sends
+    none = np.zeros(2, np.uint32), np.zeros(1, np.uint32)
+    every = np.array([0, count], np.uint32), np.arange(count, dtype=np.uint32)
+    return PlanArrays(
+        elements,
+        elements,
+        1,
+        segments,
+        np.zeros(count, np.uint32),
+        (np.zeros(count + 1, np.uint32), np.zeros(1, np.uint32)),
+        every if sends else none,
+        none if sends else every,
+    )
+
+
+TURNS: dict[str, Callable[[int], tuple[float, float]]] = {
+    "ib_write_bw": lambda size: (perftest(size), 0.0),
+    "verbs": lambda size: engine("verbs", size),
+    "callbacks": lambda size: engine("callbacks", size),
+    "tcp": lambda size: engine("tcp", size),
 }
 WAYS = tuple(TURNS)
 
 
 def main(sizes: list[int], rounds: int) -> None:
-    importlib.import_module("hipsnet.transport.verbs.transport")  # once, not in every turn
+    importlib.import_module("hipsnet.engine.wire.verbs")  # once, not in every turn
+    library()
     with rdma_pair():
         for round_ in range(rounds):
             for size in sizes:
-                for way in WAYS[round_ % 3 :] + WAYS[: round_ % 3]:
-                    rate = TURNS[way](size)
-                    print(json.dumps({"way": way, "size_bytes": size, "bytes_per_s": rate}), flush=True)
+                first = round_ % len(WAYS)
+                for way in WAYS[first:] + WAYS[:first]:
+                    rate, cpu_s = TURNS[way](size)
+                    words = {"way": way, "size_bytes": size, "bytes_per_s": rate, "cpu_s": cpu_s}
+                    print(json.dumps(words), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Wire(Protocol):
         """Close the connections and free all memory."""
 
 
-WIRES = {"tcp": "hipsnet.engine.wire.tcp", "xdp": "hipsnet.engine.wire.xdp"}
+WIRES = {name: f"hipsnet.engine.wire.{name}" for name in ("tcp", "verbs", "xdp")}
 """The module of each transport's wire.
 
 Its function `library` returns the library with the wire, and `open_wire` makes a wire of a connected transport.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An opened RDMA device: its protection domain, one completion queue, and the descriptor that wakes us up."""
+"""An opened RDMA device: its protection domain, one completion queue, and the descriptor of its events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.verbs.flow import PROBES, RECEIVES, SENDS
+from hipsnet.transport.verbs.layout import PROBES, RECEIVES, SENDS
 
 LANDING_BYTES = 64
 PORT_ACTIVE = 4  # ibv_port_state
@@ -26,27 +26,26 @@ _OPENING = Lock()
 
 
 class Device:
-    """Everything of one device but its queue pairs and memory, which must be closed first."""
+    """The objects of one device except queue pairs and memory, which must be closed first."""
 
     def __init__(self, name: str, connections: int) -> None:
-        """`connections`: how many queue pairs will share the completion queue, which can never overflow."""
+        """`connections`: how many queue pairs share the completion queue, which can never overflow."""
         self.name = name
         self._open: list[Any] = []
         try:
             with _OPENING:
                 self._context = self._own(Context(name=name))
-                self._channel, self.descriptor = self._open_channel()
+                self.channel, self.descriptor = self._open_channel()
             self.domain = self._own(PD(self._context))
             self.landing = self._own_landing()
-            self._entries = connections * (SENDS + PROBES + RECEIVES)
-            self.completions = self._own(CQ(self._context, self._entries, None, self._channel, 0))
+            entries = connections * (SENDS + PROBES + RECEIVES)
+            self.completions = self._own(CQ(self._context, entries, None, self.channel, 0))
         except PyverbsError as error:
             self.close()
             raise TransportError(
                 f"RDMA device {name} cannot be opened: {error}; "
                 "are /dev/infiniband/uverbs* there and allowed to this user?"
             ) from error
-        self._armed = False
 
     def active_mtu(self, port: int) -> int:
         """The port's MTU as ibv_mtu codes it; TransportError while the port is not active."""
@@ -57,24 +56,6 @@ class Device:
                 "look at `rdma link show`, the cable, and whether its netdev is up"
             )
         return int(attributes.active_mtu)
-
-    def poll(self) -> list[Any]:
-        """All completions that are there."""
-        return list(self.completions.poll(self._entries)[1])
-
-    def arm(self) -> bool:
-        """See that the next completion makes `descriptor` readable; False if that was so already."""
-        if self._armed:
-            return False
-        self.completions.req_notify()
-        self._armed = True
-        return True
-
-    def take_event(self) -> None:
-        """Take the event for which `descriptor` has become readable."""
-        self._channel.get_cq_event(self.completions)
-        self.completions.ack_events(1)
-        self._armed = False
 
     def close(self) -> None:
         while self._open:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.interface import MESSAGE_LIMIT, Peer
+from hipsnet.transport.interface import Peer
 from hipsnet.transport.qp_bootstrap import SEAL_BYTES, Seal, agree, opened, sealed
 from hipsnet.transport.verbs.devices import gid_of
-from hipsnet.transport.verbs.flow import WINDOW
+from hipsnet.transport.verbs.layout import SLOT_BYTES, WINDOW
 
 MAGIC = b"RoCE"
 # magic, QP number, first PSN, GID, code of the active MTU (ibv_mtu), window, message limit, landing
@@ -32,7 +32,7 @@ class Parameters:
     mtu: int
     landing: tuple[int, int]
     window: int = WINDOW
-    message_limit: int = MESSAGE_LIMIT
+    message_limit: int = SLOT_BYTES
 
     def pack(self, seal: Seal) -> bytes:
         body = BODY.pack(
@@ -57,7 +57,7 @@ class Parameters:
                 ("queue pair parameters that begin with", MAGIC, magic),
                 (f"the GID of {peer.remote_address}", gid_of(peer.remote_address), IPv6Address(gid)),
                 ("a window of", WINDOW, window),
-                ("messages of at most", MESSAGE_LIMIT, limit),
+                ("messages of at most", SLOT_BYTES, limit),
             ),
         )
         if not 1 <= mtu <= 5:

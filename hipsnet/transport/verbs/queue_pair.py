@@ -1,79 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One reliable connected queue pair: made, brought to life, posted to, and taken away."""
+"""One reliable connected queue pair: its set-up from RESET to RTS, and its destruction."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pyverbs.addr import GID, AHAttr, GlobalRoute
-from pyverbs.enums import (
-    IBV_ACCESS_LOCAL_WRITE,
-    IBV_ACCESS_REMOTE_WRITE,
-    IBV_QPT_RC,
-    IBV_SEND_INLINE,
-    IBV_SEND_SIGNALED,
-    IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM,
-    IBV_WR_SEND,
-)
+from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE, IBV_QPT_RC
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
-from pyverbs.wr import SGE, RecvWR, SendWR
+from pyverbs.wr import SGE, RecvWR
 
 from hipsnet.errors import TransportError
-from hipsnet.transport.interface import MESSAGE_LIMIT
 from hipsnet.transport.verbs.device import Device
 from hipsnet.transport.verbs.devices import Endpoint
-from hipsnet.transport.verbs.flow import PROBES, RECEIVES, SENDS
+from hipsnet.transport.verbs.layout import HEADER_BYTES, PROBES, RECEIVES, RING_BYTES, SENDS, SLOT_BYTES
 from hipsnet.transport.verbs.parameters import Parameters
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
-HEADER_BYTES = 16
-SLOT_BYTES = -(-(MESSAGE_LIMIT + HEADER_BYTES) // 64) * 64
-INLINE_BYTES = 128  # what the executor's messages need
+INLINE_BYTES = 128  # what control messages need
 HOP_LIMIT = 64
-PROBE = 1 << 63  # the work request id of a probe; numbers of others stay far below
 MIN_RNR_TIMER = 12  # 0.64 ms (InfiniBand specification, table 45)
 
 
-class Request(NamedTuple):
-    """A work request: a message out of the send slot of its number, or a write if it has a `remote_key`."""
-
-    number: int
-    signalled: bool
-    address: int
-    length: int
-    local_key: int
-    immediate: int = 0
-    remote_address: int = 0
-    remote_key: int | None = None
-
-
 class QueuePair:
-    """An RC queue pair with its message slots: `RECEIVES` to receive into, `SENDS` to send from."""
+    """An RC queue pair and its memory for messages (layout.py), in which all receives are posted."""
 
     def __init__(self, device: Device, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._mtu = device.active_mtu(endpoint.port)
-        self._slots = np.zeros((RECEIVES + SENDS, SLOT_BYTES), np.uint8)
-        self._base = int(self._slots.ctypes.data)
+        memory = np.zeros(RECEIVES * SLOT_BYTES + RING_BYTES + SENDS * HEADER_BYTES, np.uint8)
+        self.memory = memory
+        self.address = int(memory.ctypes.data)
         self._open: list[Any] = []
         self._receives: list[Any] = []
-        self._landing = (0, 0)  # the peer's
-        self._place = self._own(SGE(0, 0, 0))  # of whatever is described: a work request keeps a copy
         try:
-            access = IBV_ACCESS_LOCAL_WRITE
-            self._memory = self._own(MR(device.domain, self._slots.nbytes, access, self._base))
-            self._pair, self._inline_bytes = self._create(device)
+            registration = self._own(MR(device.domain, memory.nbytes, IBV_ACCESS_LOCAL_WRITE, self.address))
+            self.local_key = int(registration.lkey)
+            self.pair, self.inline_bytes = self._create(device)
             self._prepare_receives()
             psn = secrets.randbits(24)
-            self.mine = Parameters(self._pair.qp_num, psn, endpoint.gid, self._mtu, device.landing)
-            self._pair.to_init(self._initial())
+            self.mine = Parameters(self.pair.qp_num, psn, endpoint.gid, self._mtu, device.landing)
+            self.pair.to_init(self._initial())
             for slot in range(RECEIVES):
                 self.post_receive(slot)
         except PyverbsError as error:
@@ -89,7 +61,7 @@ class QueuePair:
 
     def connect(self, theirs: Parameters, qp_attributes: QpAttributes) -> None:
         """Ready to receive and to send, with the smaller of both ends' MTUs."""
-        self._landing = theirs.landing
+        self.landing = theirs.landing
         attributes = self._initial()
         attributes.path_mtu = min(self._mtu, theirs.mtu)
         attributes.dest_qp_num = theirs.number
@@ -108,53 +80,15 @@ class QueuePair:
             sl=qp_attributes.priority, is_global=1, port_num=self._endpoint.port, gr=route
         )
         try:
-            self._pair.to_rts(attributes)
+            self.pair.to_rts(attributes)
         except PyverbsError as error:
             raise TransportError(
                 f"{self._endpoint} cannot reach {theirs.gid.ipv4_mapped}: {error}; does it answer ARP?"
             ) from error
 
-    def received(self, slot: int, length: int) -> bytes:
-        """The message that has come into a receive slot."""
-        return self._slots[slot, :length].tobytes()
-
     def post_receive(self, slot: int) -> None:
-        self._pair.post_recv(self._receives[slot])
-
-    def message(self, number: int, signalled: bool, payload: bytes) -> Request:
-        """The request that sends these bytes; at most `SENDS` may be under way."""
-        slot = RECEIVES + number % SENDS
-        self._slots[slot, : len(payload)] = np.frombuffer(payload, np.uint8)
-        return Request(number, signalled, self._base + slot * SLOT_BYTES, len(payload), self._memory.lkey)
-
-    def post(self, requests: Sequence[Request]) -> None:
-        """Post all with one call. Raises PyverbsError."""
-        chain: list[Any] = []
-        for request in reversed(requests):
-            chain.append(self._work_request(request, chain[-1] if chain else None))
-        try:
-            self._pair.post_send(chain[-1])
-        finally:
-            for piece in chain:
-                piece.close()  # pyverbs does not free them
-
-    def probe(self) -> None:
-        """Post a write of no bytes: acknowledged while the path lives, and unseen by the peer's program.
-
-        It uses no receive of the peer. Raises PyverbsError.
-        """
-        work = SendWR(
-            wr_id=PROBE,
-            opcode=IBV_WR_RDMA_WRITE,
-            num_sge=1,  # pyverbs refuses none
-            sg=[self._at(self._base, 0, self._memory.lkey)],
-            send_flags=IBV_SEND_SIGNALED,
-        )
-        try:
-            work.set_wr_rdma(*self._landing)
-            self._pair.post_send(work)
-        finally:
-            work.close()
+        """Post the receive of a slot. Raises PyverbsError."""
+        self.pair.post_recv(self._receives[slot])
 
     def close(self) -> None:
         """Nothing reads or writes our memory any more when this returns."""
@@ -169,19 +103,19 @@ class QueuePair:
         return resource
 
     def _create(self, device: Device) -> tuple[QP, int]:
-        """The pair, and how many bytes may be sent inline (rxe and most cards can; none must)."""
+        """The pair, and how many bytes it sends inline: 0 for a device that does not support it."""
         queue = device.completions
         for inline in (INLINE_BYTES, 0):
-            room = QPCap(
+            capacity = QPCap(
                 max_send_wr=SENDS + PROBES,
                 max_recv_wr=RECEIVES,
                 max_send_sge=1,
                 max_recv_sge=1,
                 max_inline_data=inline,
             )
-            wanted = QPInitAttr(qp_type=IBV_QPT_RC, scq=queue, rcq=queue, cap=room, sq_sig_all=0)
+            attributes = QPInitAttr(qp_type=IBV_QPT_RC, scq=queue, rcq=queue, cap=capacity, sq_sig_all=0)
             try:
-                return self._own(QP(device.domain, wanted)), inline
+                return self._own(QP(device.domain, attributes)), inline
             except PyverbsError:
                 if not inline:
                     raise
@@ -194,28 +128,5 @@ class QueuePair:
 
     def _prepare_receives(self) -> None:
         for slot in range(RECEIVES):
-            place = self._at(self._base + slot * SLOT_BYTES, SLOT_BYTES, self._memory.lkey)
+            place = SGE(self.address + slot * SLOT_BYTES, SLOT_BYTES, self.local_key)
             self._receives.append(RecvWR(wr_id=slot, num_sge=1, sg=[place]))
-
-    def _at(self, address: int, length: int, key: int) -> SGE:
-        """The place in memory, until the next call: pyverbs takes microseconds to make an object."""
-        self._place.addr, self._place.length, self._place.lkey = address, length, key
-        return self._place
-
-    def _work_request(self, request: Request, following: SendWR | None) -> SendWR:
-        flags = IBV_SEND_SIGNALED if request.signalled else 0
-        is_write = request.remote_key is not None
-        if not is_write and request.length <= self._inline_bytes:
-            flags |= IBV_SEND_INLINE
-        work = SendWR(
-            wr_id=request.number,
-            opcode=IBV_WR_RDMA_WRITE_WITH_IMM if is_write else IBV_WR_SEND,
-            num_sge=1,
-            imm_data=request.immediate,
-            sg=[self._at(request.address, request.length, request.local_key)],
-            send_flags=flags,
-            next_wr=following,
-        )
-        if is_write:
-            work.set_wr_rdma(request.remote_key, request.remote_address)
-        return work

@@ -148,7 +148,7 @@ def _is_active(port: Port) -> bool:
 def _load_before_fork() -> None:
     """What every rank would load for itself, once: by emulation that takes most of a rank's life."""
     importlib.import_module("hipsnet.collective.communicator")
-    importlib.import_module("hipsnet.transport.verbs.transport")
+    importlib.import_module("hipsnet.engine.wire.verbs")
     importlib.import_module("pyverbs.device").get_device_list()
 
 
