@@ -70,7 +70,7 @@ def tune(
     file: File,
     xoff: Annotated[
         list[str] | None,
-        typer.Option(help="XOFF to try; may be given several times [default: shares of the buffer]"),
+        typer.Option(help="XOFF to try; may be given several times", show_default="shares of the buffer"),
     ] = None,
     seconds: Annotated[float, typer.Option(help="duration of each incast in seconds, 0.2 to 60")] = 1.0,
     size: Annotated[str, typer.Option(help="size of each HiPS synchronization")] = "1MiB",

@@ -47,12 +47,21 @@ def _common(*, name: Name = "demo", rate: Rate = "500Mbit/s", mtu: Mtu = 9000) -
     """Carry the options that all kinds have."""
 
 
+_UNLESS_GIVEN = " unless given"
+
+
+def _typer_option(option: templates.Option) -> Any:
+    """A description that ends with "; DEFAULT unless given" names the default of a field without a value."""
+    text, _, default = option.help.removesuffix(_UNLESS_GIVEN).rpartition("; ")
+    if option.help.endswith(_UNLESS_GIVEN):
+        return typer.Option(option.flag, help=text, show_default=default)
+    return typer.Option(option.flag, help=option.help)
+
+
 def _parameter(option: templates.Option) -> inspect.Parameter:
     default = inspect.Parameter.empty if option.is_required else option.default
     written: Any = str if option.is_list else int
-    annotation: Any = Annotated[
-        written | None if default is None else written, typer.Option(option.flag, help=option.help)
-    ]
+    annotation: Any = Annotated[written | None if default is None else written, _typer_option(option)]
     return inspect.Parameter(
         option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

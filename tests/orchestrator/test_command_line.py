@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -120,3 +122,35 @@ def test_a_command_imports_no_more_than_it_needs(arguments: list[str], spared: s
     imported = done.stdout.splitlines()[-1].split()
     assert "typer" in imported
     assert spared & set(imported) == set()
+
+
+OPTIONAL = {"--node", "--output", "--rate", "--delay", "--loss"}
+"""Options that have no default: without them nothing is selected, written or changed."""
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The words and the object of every command below a group."""
+    for name in group.list_commands(typer.Context(group)):
+        command = group.get_command(typer.Context(group), name)
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def test_the_help_shows_the_default_of_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    seen = 0
+    for words, command in commands(typer.main.get_group(app)):
+        lines = CliRunner().invoke(app, [*words, "--help"]).stdout.splitlines()
+        for option in command.params:
+            if option.param_type_name != "option" or option.is_flag or option.required:
+                continue
+            (line,) = (line for line in lines if re.search(rf" {option.opts[0]} ", line))
+            if option.default is None and option.show_default is True:
+                assert option.opts[0] in OPTIONAL, (words, line)
+                continue
+            shown = option.default if option.show_default is True else f"({option.show_default})"
+            assert f"[default: {shown}]" in line, (words, line)
+            seen += 1
+    assert seen > 50
