@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hipsnet.errors import CapabilityError, ProvisionError
+from hipsnet.errors import ProvisionError
 from hipsnet.node.netlink import Netlink, get_attrs
+from hipsnet.node.system_calls import check, libc
 
 NAMED = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
@@ -21,7 +22,6 @@ _MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 1 << 20
 _MNT_DETACH = 2
 _LOOPBACK = 1
 _LOCK_S, _PAUSE_S = 10.0, 0.05
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def create(name: str, mark: str) -> None:
     _prepare_folder()
     home = _own()
     try:
-        _check(_libc.unshare(_CLONE_NEWNET), f"make namespace {name}")
+        check(libc.unshare(_CLONE_NEWNET), f"make namespace {name}")
         try:
             with Netlink() as netlink:
                 netlink.link("set", index=_LOOPBACK, ifalias=mark, state="up")
@@ -101,7 +101,7 @@ def delete(name: str) -> None:
     No error if there is no such name.
     """
     path = NAMED / name
-    while _libc.umount2(os.fsencode(path), _MNT_DETACH) == 0:
+    while libc.umount2(os.fsencode(path), _MNT_DETACH) == 0:
         continue
     path.unlink(missing_ok=True)
 
@@ -154,7 +154,7 @@ def _own() -> int:
 
 
 def _enter(handle: int) -> None:
-    _check(_libc.setns(handle, _CLONE_NEWNET), "enter a network namespace")
+    check(libc.setns(handle, _CLONE_NEWNET), "enter a network namespace")
 
 
 def _prepare_folder() -> None:
@@ -163,10 +163,10 @@ def _prepare_folder() -> None:
     lock = os.open(NAMED, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _lock(lock)
-        if _libc.mount(b"", os.fsencode(NAMED), b"none", _MS_SHARED | _MS_REC, None) == 0:
+        if libc.mount(b"", os.fsencode(NAMED), b"none", _MS_SHARED | _MS_REC, None) == 0:
             return
         if ctypes.get_errno() != errno.EINVAL:
-            _check(-1, f"share {NAMED}")
+            check(-1, f"share {NAMED}")
         _mount(NAMED, NAMED, _MS_BIND | _MS_REC, f"mount {NAMED}")
         _mount("", NAMED, _MS_SHARED | _MS_REC, f"share {NAMED}")
     finally:
@@ -189,14 +189,5 @@ def _lock(folder: int) -> None:
 
 
 def _mount(source: str | Path, target: Path, flags: int, wish: str) -> None:
-    result = _libc.mount(os.fsencode(source), os.fsencode(target), b"none", flags, None)
-    _check(result, wish)
-
-
-def _check(result: int, wish: str) -> None:
-    if result == 0:
-        return
-    code = ctypes.get_errno()
-    if code in (errno.EPERM, errno.EACCES):
-        raise CapabilityError(f"cannot {wish}: requires CAP_SYS_ADMIN; run as root")
-    raise OSError(code, f"cannot {wish}: {os.strerror(code)}")
+    result = libc.mount(os.fsencode(source), os.fsencode(target), b"none", flags, None)
+    check(result, wish)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import kernel
 from hipsnet.errors import CapabilityError
+from hipsnet.node.system_calls import libc
 
 BPFFS = Path("/sys/fs/bpf")
 ROOT = kernel.PINS
@@ -51,7 +52,6 @@ def mount_bpffs() -> bool:
     """Mount bpffs on /sys/fs/bpf; returns whether it was not mounted. Raises CapabilityError if it cannot be."""
     if is_mounted():
         return False
-    libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"bpf", os.fsencode(BPFFS), b"bpf", ctypes.c_ulong(0), b"mode=0700") != 0:
         why = os.strerror(ctypes.get_errno())
         raise CapabilityError(f"cannot mount bpffs on {BPFFS}: {why}; run as root: mount -t bpf bpf {BPFFS}")
@@ -61,7 +61,6 @@ def mount_bpffs() -> bool:
 def is_mounted() -> bool:
     """Whether /sys/fs/bpf is bpffs."""
     status = (ctypes.c_long * 64)()
-    libc = ctypes.CDLL(None, use_errno=True)
     return libc.statfs(os.fsencode(BPFFS), ctypes.byref(status)) == 0 and status[0] == _MAGIC
 
 

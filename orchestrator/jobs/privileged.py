@@ -23,7 +23,7 @@ from hipsnet.errors import CapabilityError, HipsnetError, InputError
 from hipsnet.node import namespace
 from hipsnet.node.derive import server_config
 from hipsnet.stack.ports.loop import core
-from hipsnet.stack.xsk.handover import path_of, serve
+from hipsnet.stack.xsk.handover import free, path_of, serve
 from hipsnet.stack.xsk.sockets import PortConfig, pins_of
 from hipsnet.topology import Fabric, Server, Topology
 from orchestrator.jobs.guard import die_with_parent
@@ -113,11 +113,12 @@ def compile_as(account: Account, environ: Mapping[str, str], transport: str) -> 
 def start(served: Sequence[Endpoints]) -> None:
     """Fork a process for each server and return when all listen. Only for a process with one thread: the guard.
 
-    They end with SIGTERM, or with the process that forked them. Raises HipsnetError if one does not start.
+    They end with SIGTERM, or with the process that forked them. Raises HipsnetError if one does not start, or if
+    `hipsnet endpoints` serves one of the servers.
     """
     parent = os.getpid()
     for one in served:
-        one.path.unlink(missing_ok=True)
+        free(one.path)
         if os.fork() == 0:
             _serve(one, parent)
     deadline = time.monotonic() + _START_S

@@ -8,20 +8,19 @@ left when the program ends.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import socket
 from pathlib import Path
 
 from hipsnet.errors import CapabilityError
 from hipsnet.node.namespace import NAMED
+from hipsnet.node.system_calls import check, libc
 from hipsnet.topology import Fabric
 
 HOSTS = Path("/etc/hosts")
 _CLONE_NEWNS, _CLONE_NEWUTS = 0x00020000, 0x04000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_SLAVE = 2, 4, 8, 0x1000, 0x4000, 1 << 19
 _MNT_DETACH = 2
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def hosts(fabric: Fabric) -> str:
@@ -50,7 +49,7 @@ def assume(hostname: str, hosts_file: str) -> None:
     Changes to the machine's mounts still reach the process; its own do not reach the machine. The process must
     have a single thread. Raises CapabilityError without root, or where the machine has no /etc/hosts.
     """
-    _check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS), "make a mount and a UTS namespace")
+    check(libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS), "make a mount and a UTS namespace")
     socket.sethostname(hostname)
     _mount("none", Path("/"), None, _MS_REC | _MS_SLAVE)
     # The file needs its own file system. It is mounted over an existing folder and unmounted again: a bind mount
@@ -66,24 +65,15 @@ def assume(hostname: str, hosts_file: str) -> None:
             )
         _mount(str(source), HOSTS, None, _MS_BIND)
     finally:
-        _check(_libc.umount2(os.fsencode(NAMED), _MNT_DETACH), f"unmount {NAMED}")
+        check(libc.umount2(os.fsencode(NAMED), _MNT_DETACH), f"unmount {NAMED}")
 
 
 def _mount(source: str, target: Path, kind: str | None, flags: int, options: str | None = None) -> None:
-    result = _libc.mount(
+    result = libc.mount(
         os.fsencode(source),
         os.fsencode(target),
         kind.encode() if kind else None,
         ctypes.c_ulong(flags),
         options.encode() if options else None,
     )
-    _check(result, f"mount {target}")
-
-
-def _check(result: int, action: str) -> None:
-    if result == 0:
-        return
-    code = ctypes.get_errno()
-    if code in (errno.EPERM, errno.EACCES):
-        raise CapabilityError(f"cannot {action}: requires CAP_SYS_ADMIN; run as root")
-    raise OSError(code, f"cannot {action}: {os.strerror(code)}")
+    check(result, f"mount {target}")

@@ -43,7 +43,7 @@ def handing_over(lab: Lab, nodes: list[str]) -> Iterator[list[subprocess.Popen[b
     processes = [subprocess.Popen(command, cwd=REPOSITORY) for command in commands]
     try:
         for node in nodes:
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while not path_of(lab.name, node).exists():
                 assert time.monotonic() < end, f"no listener for {node}"
                 time.sleep(0.05)
@@ -155,3 +155,28 @@ def test_a_lease_ends_with_the_connection_only(
     again = ask(core(), path)
     assert again is not None
     again.close()
+
+
+def test_a_second_process_does_not_replace_the_first(make_lab: MakeLab) -> None:
+    """It is refused, unless the first one was killed."""
+    lab = make_lab({"kind": "torus", "dims": [2]}, link={"rate": "unlimited"})
+    lab.provision()
+    path = path_of(lab.name, "s0")
+    with handing_over(lab, ["s0"]) as (process,):
+        refused = lab.run("endpoints", "s0")
+        assert refused.returncode == 1
+        assert f"process {process.pid} already hands over the sockets of this server" in refused.stderr
+        sockets = ask(core(), path)
+        assert sockets is not None and process.poll() is None
+        sockets.close()
+    killed = subprocess.Popen(command_line("endpoints", lab.file, "s0"), cwd=REPOSITORY)
+    while not path.exists():
+        assert killed.poll() is None
+        time.sleep(0.05)
+    killed.kill()
+    killed.wait()
+    assert path.exists()
+    with handing_over(lab, ["s0"]):
+        while (sockets := ask(core(), path)) is None:
+            time.sleep(0.05)
+        sockets.close()

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ FOLDER = Path("/run/hipsnet-endpoints")
 ANSWER_S = 30.0
 _REPLY_BYTES, _MOST_DESCRIPTORS = 4096, 66
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PID = struct.Struct("i")  # the first field of struct ucred
 _ENDED = select.POLLHUP | select.POLLRDHUP | select.POLLERR
 
 
@@ -88,14 +90,31 @@ def _read_reply(giver: socket.socket) -> tuple[bytes, list[int]]:
     return reply, descriptors.tolist()
 
 
+def free(path: Path) -> None:
+    """Remove the socket that a killed process has left at `path`.
+
+    Raises HipsnetError naming the process if one still serves there: it would become unreachable.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        pid = _PID.unpack_from(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    raise HipsnetError(f"process {pid} already hands over the sockets of this server at {path}; end it first")
+
+
 def serve(core: Core, path: Path, ports: Sequence[PortConfig], mode: int = 0o600, owner: int = -1) -> None:
     """Hand the ports' sockets to processes that may connect to `path`, one at a time, forever.
 
     `path` gets the user id `owner` (-1: this process's), and then `mode`, as soon as workers can connect. To be
-    called in the node's namespace, by root.
+    called in the node's namespace, by root. Raises HipsnetError if another process does so at `path`.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    free(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(os.fspath(path))
         try:
