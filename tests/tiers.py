@@ -43,6 +43,7 @@ TIERS = (
             "collective/test_async.py",
             "collective/test_engine.py",
             "collective/test_failures.py",
+            "collective/test_leaks.py",
             "collective/test_stalls.py",
             "engine/test_xdp_cable.py",
             "node/test_aspects.py",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,31 +13,34 @@ from numpy.typing import NDArray
 from hipsnet.collective.collectives import EVERY
 from hipsnet.collective.schedule import COPY, MERGE, REDUCE, Schedule
 
-Vectors = NDArray[np.float64]
+Vectors = NDArray[Any]
+Combine = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
-def execute(schedule: Schedule, vectors: Vectors) -> Vectors:
+def execute(schedule: Schedule, vectors: Vectors, combine: Combine = np.add) -> Vectors:
     """Execute the schedule on one vector per rank, by definition alone."""
     vectors = vectors.copy()
-    steps = sorted({(int(t["stage"]), int(t["round"])) for t in schedule.transfers})
-    for stage, turn in steps:
+    step = schedule.transfers["stage"].astype(np.int64) << 16 | schedule.transfers["round"]
+    starts = [*np.flatnonzero(np.diff(step, prepend=-1)).tolist(), len(step)]
+    for start, stop in pairwise(starts):
         before = vectors.copy()
         merges: dict[int, list[Any]] = {}
-        for t in schedule.transfers:
-            if (t["stage"], t["round"]) == (stage, turn):
-                piece = slice(int(t["offset"]), int(t["offset"] + t["length"]))
-                if t["op"] == REDUCE:
-                    vectors[t["dst"], piece] += before[t["src"], piece]
-                elif t["op"] == COPY:
-                    vectors[t["dst"], piece] = before[t["src"], piece]
-                elif t["op"] == MERGE:
-                    merges.setdefault(int(t["dst"]), []).append((int(t["src"]), piece))
+        for t in schedule.transfers[start:stop]:
+            piece = slice(int(t["offset"]), int(t["offset"] + t["length"]))
+            if t["op"] == REDUCE:
+                vectors[t["dst"], piece] = combine(vectors[t["dst"], piece], before[t["src"], piece])
+            elif t["op"] == COPY:
+                vectors[t["dst"], piece] = before[t["src"], piece]
+            elif t["op"] == MERGE:
+                merges.setdefault(int(t["dst"]), []).append((int(t["src"]), piece))
         for rank, sources in merges.items():
-            _merge(vectors[rank], before, rank, sources)
+            _merge(vectors[rank], before, rank, sources, combine)
     return vectors
 
 
-def _merge(vector: NDArray[np.float64], before: Vectors, rank: int, sources: list[tuple[int, slice]]) -> None:
+def _merge(
+    vector: NDArray[Any], before: Vectors, rank: int, sources: list[tuple[int, slice]], combine: Combine
+) -> None:
     """Combine the merged ranges with the rank's own values, in order of rank, the lowest first."""
     started = np.zeros(len(vector), np.bool_)
     touched = np.zeros(len(vector), np.bool_)
@@ -46,8 +51,9 @@ def _merge(vector: NDArray[np.float64], before: Vectors, rank: int, sources: lis
         here = np.zeros(len(vector), np.bool_)
         here[piece] = True
         here &= touched
-        vector[here & started] += before[source, here & started]
-        vector[here & ~started] = before[source, here & ~started]
+        both, first = here & started, here & ~started
+        vector[both] = combine(vector[both], before[source, both])
+        vector[first] = before[source, first]
         started |= here
 
 

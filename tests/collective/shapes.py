@@ -18,9 +18,11 @@ ROUTED = (
 )
 
 
-@cache
-def fabric(shape: str) -> Fabric:
-    """`bcube(n,k)`, `torus(dim,...)`; `fattree(servers,nics)`, `leafspine(leaves,nics)`, `dragonfly(g,a)`."""
+def text_of(shape: str) -> str:
+    """The topology file of a shape.
+
+    Shapes: `bcube(n,k)`, `torus(dim,...)`, `fattree(servers,nics)`, `leafspine(leaves,nics)`, `dragonfly(g,a)`.
+    """
     kind, _, numbers = shape.rstrip(")").partition("(")
     a, *rest = (int(number) for number in numbers.split(","))
     sizes = {
@@ -30,8 +32,13 @@ def fabric(shape: str) -> Fabric:
         "leafspine": f"leaves: {a}, spines: 2, servers: 2, nics: {rest[0] if rest else 1}",
         "dragonfly": f"groups: {a}, routers: {rest[0] if rest else 2}, servers: 1, global_links: 1",
     }
-    text = f"version: 1\nname: demo\nfabric: {{kind: {kind}, {sizes[kind]}}}\n"
-    return build(parse(text, "topology.yaml"))
+    return f"version: 1\nname: demo\nfabric: {{kind: {kind}, {sizes[kind]}}}\n"
+
+
+@cache
+def fabric(shape: str) -> Fabric:
+    """The fabric of a shape (`text_of`)."""
+    return build(parse(text_of(shape), "topology.yaml"))
 
 
 @st.composite
