@@ -228,7 +228,7 @@ class Settings:
     timeout_s: float = 10.0
     warn_s: float = 5.0
     start_timeout_s: float = 60.0
-    chunk_bytes: int = 1024 * 1024
+    chunk_bytes: int = 256 * 1024
     congestion: str = "cubic"
     ack_timeout: int = 16
     retries: int = 7

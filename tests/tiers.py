@@ -44,7 +44,6 @@ TIERS = (
             "collective/test_engine.py",
             "collective/test_failures.py",
             "collective/test_leaks.py",
-            "collective/test_stalls.py",
             "engine/test_xdp_cable.py",
             "node/test_aspects.py",
             "node/test_dcbnl.py",

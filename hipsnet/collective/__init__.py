@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives as data: schedules, the algorithms that write them, the executor that runs them."""
+"""Collectives as data: schedules, the algorithms that write them, the communicator that runs them."""

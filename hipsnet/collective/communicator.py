@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
@@ -15,20 +15,17 @@ from numpy.typing import NDArray
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.collective.collectives import ALL_REDUCE, Collective
 from hipsnet.collective.endpoints import node_ports, receiver_ports
-from hipsnet.collective.executor import Executor, Timeouts
 from hipsnet.collective.memory import as_array
 from hipsnet.collective.plan import Route, chunk_elements, compile_plan
 from hipsnet.collective.purpose import name_of, purpose_of
 from hipsnet.collective.runner import Runner
 from hipsnet.collective.schedule import Schedule
-from hipsnet.collective.segments import as_objects
 from hipsnet.collective.vector import Vector, layout
 from hipsnet.collective.work import Work
-from hipsnet.engine import reduction
 from hipsnet.engine.engine import Engine, Limits, Piece
 from hipsnet.engine.plans import PlanArrays
 from hipsnet.engine.reduction import DTYPES
-from hipsnet.engine.wire.wire import WIRES, library_of, open_wire
+from hipsnet.engine.wire.wire import library_of, open_wire
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology, build, parse
@@ -71,11 +68,6 @@ class Communicator:
         library_of(settings.transport)  # compile it now, if necessary, not while peers wait
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
         transport.connect(peers, settings.start_timeout_s)
-        if settings.transport not in WIRES:
-            timeouts = Timeouts(settings.warn_s, settings.timeout_s)
-            self._executor: Executor | None = Executor(transport, self.rank, peers, timeouts)
-            return
-        self._executor = None
         limits = Limits.of_chunk(settings.warn_s, settings.timeout_s, settings.chunk_bytes)
         wire = open_wire(settings.transport, transport, limits.message_max)
         engine = Engine(wire, self.rank, self.world_size, peers, limits)
@@ -114,13 +106,6 @@ class Communicator:
         arrays = [as_array(one) for one in memory] if isinstance(memory, list | tuple) else [as_array(memory)]
         _check(arrays, op)
         flat = [array.reshape(-1) for array in arrays]
-        if self._executor is not None:
-            [one] = flat
-            plan = as_objects(self._plan(ALL_REDUCE, one.size, one.itemsize, ()))
-            self._executor.run(plan, one, op, partial(reduction.reduce, "sum" if op == "mean" else op))
-            if op == "mean":
-                reduction.divide(one, self.world_size)
-            return memory
         placed = self._layout(tuple(array.size for array in flat), flat[0].itemsize)
         vector = Vector(flat, placed)
         work = self._run(
@@ -143,19 +128,13 @@ class Communicator:
 
     def close(self) -> None:
         """Wait for the collectives under way, then close the connections after all data in flight has arrived."""
-        if self._executor is not None:
-            self._executor.close()
-        else:
-            self._runner.close()
+        self._runner.close()
 
     def __enter__(self) -> Communicator:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._executor is not None:
-            self._executor.close()
-        else:
-            self._runner.close(error)
+        self._runner.close(error)
 
     def _run(
         self,

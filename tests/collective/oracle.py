@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reference executor of schedules: the algorithms and the checker are tested against it."""
+"""A reference implementation of schedules: the algorithms and the checker are tested against it."""
 
 from __future__ import annotations
 

@@ -200,3 +200,46 @@ def test_a_slow_rank_is_logged_and_awaited(bcube: Arena) -> None:
     warnings = [line for outcome in outcomes for line in outcome.value]
     assert any("rank 0" in line and "silent" in line for line in warnings)
     assert all("rank 0" in line for line in warnings)  # ranks that wait themselves are not blamed
+
+
+def test_an_interrupt_inside_a_call_ends_it_on_all_ranks(tmp_path: Path) -> None:
+    processes = multiprocessing.get_context("fork")
+    together, late_may_enter = processes.Barrier(4), processes.Event()
+
+    def body(comm: Any) -> list[str]:
+        said = []
+        comm.barrier()
+        together.wait(BOUND_S)
+        for _ in range(2):
+            try:
+                if comm.rank == 2:
+                    late_may_enter.wait(BOUND_S)
+                comm.all_reduce(np.zeros(100, np.float32))
+            except (KeyboardInterrupt, TransportError) as error:
+                said.append(f"{type(error).__name__}: {error}")
+        return said
+
+    why = "rank 1: its call ended with KeyboardInterrupt"
+    with (
+        arena(tmp_path, "{kind: bcube, n: 3, levels: 1}") as place,
+        place.start(body, timeout_s=BOUND_S) as ranks,
+    ):
+        together.wait(BOUND_S)
+        wait_until_asleep(ranks[1].process.pid)
+        ranks[1].signal(signal.SIGINT)
+        first, interrupted = (rank.outcome(BOUND_S) for rank in ranks[:2])
+        late_may_enter.set()
+        late = ranks[2].outcome(BOUND_S)
+    assert why in first.value[0], first
+    assert interrupted.value[0].startswith("KeyboardInterrupt"), interrupted
+    assert why in late.value[0], late
+    for outcome in (first, interrupted, late):
+        assert "an earlier collective failed" in outcome.value[1], outcome
+
+
+def wait_until_asleep(pid: int | None) -> None:
+    """Wait until the process is in ppoll, where a call waits for its peers."""
+    deadline = time.monotonic() + BOUND_S
+    while "poll" not in Path(f"/proc/{pid}/wchan").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -311,3 +311,35 @@ def test_a_write_that_has_begun_is_sent_as_it_was_before_the_failure() -> None:
             elif data[0] == 5:  # ABORT, behind the write
                 break
         assert writes and all(values.size and values.max() < 3 for values in writes)
+
+
+ABORT, LOCAL = 5, 7
+
+
+@pytest.mark.parametrize("leaves_unread", [True, False], ids=["reset", "broken pipe"])
+def test_an_abort_is_read_before_the_close_that_follows_it(leaves_unread: bool) -> None:
+    """The engine notices the close when it sends: the peer's kernel has reset the connection, or does so then."""
+    near, far = connected()
+    peers = [Peer(peer, port, "", theirs, "") for peer, port, theirs in routes_of("torus(2)", HIPS)[0]]
+    engine = Engine(TcpWire([near.detach()], LIMITS.message_max), 0, 2, peers, LIMITS)
+    try:
+        hello = receive(far, HEADER.size + 21)
+        if not leaves_unread:
+            far.sendall(hello)
+        words = b"it was rank 1"
+        abort = bytes([ABORT]) + struct.pack("<iIIIQQ", 1, 1, 0xFFFF, LOCAL, 0, 0) + bytes(44) + words
+        if leaves_unread:
+            far.sendall(hello)
+            work = submit("torus(2)", 0, engine, Call(5))  # its message stays unread
+            until(lambda: queued(far, termios.FIONREAD) > 0)
+        far.sendall(HEADER.pack(1, 0, len(abort), 0, 0) + abort)
+        until(lambda: not queued(far, termios.TIOCOUTQ))
+        far.close()
+        if not leaves_unread:
+            work = submit("torus(2)", 0, engine, Call(5))
+        assert engine.wait(work.call, BOUND_S) == State.FAILED
+        failure = engine.failure()
+        assert (failure.reason, failure.culprit) == (Reason.LOCAL, 1)
+        assert library().ffi.string(failure.words) == words
+    finally:
+        engine.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executor on RoCEv2 in userspace: every algorithm, type and size, lossy cables, and killed peers."""
+"""Collectives on RoCEv2 in userspace: every algorithm, type and size, lossy cables, and killed peers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hipsnet.transport.greeting import Greeting
-from hipsnet.transport.interface import Completion, Event, Peer
+from hipsnet.transport.interface import Peer
 from hipsnet.transport.tcp.transport import TcpTransport
 
 TCP_PORT = 29481
@@ -22,13 +22,6 @@ class End:
 
     transport: TcpTransport
     peers: list[Peer]
-
-    def until_closed(self) -> list[Completion]:
-        """All completions up to and including the close of a connection."""
-        completions: list[Completion] = []
-        while not completions or completions[-1].event != Event.CLOSED:
-            completions += self.transport.poll(TIMEOUT_S)
-        return completions
 
 
 @contextmanager
