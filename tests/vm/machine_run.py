@@ -6,6 +6,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from hipsnet.engine.library import library
+from hipsnet.engine.wire import verbs_library
 from kernel import cache_folder
 from tests.remote_pytest import Outputs, read_outputs, remote_command
 from tests.vm.inside import dcb_module
@@ -26,6 +28,9 @@ def in_machine(nodeids: Sequence[str]) -> Outputs:
     if any("test_dcb" in nodeid for nodeid in nodeids):
         dcb_module.prepare()
     # The compile cache is shared with the host: a compiler takes minutes on an emulated processor.
+    if any("test_verbs" in nodeid for nodeid in nodeids):
+        library()
+        verbs_library.library()
     cache = cache_folder()
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     modules = [word for module in MODULES for word in ("--module", module)]

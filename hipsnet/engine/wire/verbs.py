@@ -47,7 +47,7 @@ class VerbsWire:
         if self.handle == ffi.NULL:
             raise TransportError("no memory or descriptors are left for the connections")
         self.operations = lib.verbs_wire_operations()
-        self._owner.begin(self.handle)
+        self._owner.handle = self.handle
 
     def prepare(self, arrays: Sequence[NDArray[Any]]) -> None:
         """Register the arrays of a call; they stay registered while they live. Raises TransportError."""
@@ -77,10 +77,9 @@ class _Owner:
     def __init__(self, core: Core, transport: VerbsTransport) -> None:
         self._core = core
         self._connections = transport.connections
-        self._retry_s = transport.qp_attributes.longest_retry_s
         domains = [device.domain for device in transport.devices]
         self.memory = Memory(domains, self, core.lib.VERBS_REGIONS)
-        self._handle: Any = core.ffi.NULL
+        self.handle: Any = core.ffi.NULL  # of the wire
         self.struct = core.ffi.new("struct verbs_owner *")
         self.struct.end, self.struct.pin, self.struct.unpin = self._callbacks = (
             callback(core, "void(void *, u32, u32, u64, u64, char *)", self._end),
@@ -88,19 +87,16 @@ class _Owner:
             callback(core, "void(void *, u32)", self._unpin),
         )
 
-    def begin(self, handle: Any) -> None:
-        self._handle = handle
-
     def add(self, registration: Registration) -> None:
         ffi, lib = self._core
         empty = [0] * max(1, len(self._connections))
         local, remote = ([getattr(mr, name) for mr in registration.mrs] or empty for name in ("lkey", "rkey"))
         memory = ffi.cast("void *", registration.address)
         keys = (ffi.new("u32[]", words) for words in (local, remote))
-        lib.verbs_wire_add_region(self._handle, registration.key, memory, registration.length, *keys)
+        lib.verbs_wire_add_region(self.handle, registration.key, memory, registration.length, *keys)
 
     def remove(self, key: int, later: bool) -> bool:
-        return bool(self._core.lib.verbs_wire_remove_region(self._handle, key, later))
+        return bool(self._core.lib.verbs_wire_remove_region(self.handle, key, later))
 
     def _pin(self, _: Any, memory: Any, length: int) -> int:
         try:
@@ -115,8 +111,8 @@ class _Owner:
         """Close the queue pair, so that nothing can write into an array any more, and say why it ended."""
         ffi, lib = self._core
         connection = self._connections[index]
-        words = self._reason(connection.endpoint, reason, first, second) or ffi.string(why).decode()
         connection.pair.close()
+        words = self._reason(connection.endpoint, reason, first, second) or ffi.string(why).decode()
         raw = words.encode()[: lib.VERBS_WORDS - 1]
         ffi.memmove(why, raw + b"\0", len(raw) + 1)
 

@@ -3,7 +3,7 @@
 
 pyverbs creates the queue pairs. libibverbs can use them where a compiler and its headers are installed, and where
 their pointers are found in pyverbs' objects (verbs_ibverbs.h). A call through pyverbs takes the interpreter's lock
-and tens of microseconds; `tools/bench verbs` measures both.
+and several times the CPU time; `tools/bench verbs` measures both.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from _thread import interrupt_main
 from threading import Timer
 from typing import Any, Protocol
 
+import pyverbs
 from pyverbs.enums import (
     IBV_SEND_INLINE,
     IBV_SEND_SIGNALED,
@@ -108,8 +109,6 @@ def _words(found: Any) -> list[int]:
 
 def _found(pointer: int, what: str) -> int:
     if not pointer:
-        import pyverbs
-
         raise CapabilityError(
             f"the {what} is not found in the objects of this pyverbs ({pyverbs.__file__}); "
             "please report the version of rdma-core"
