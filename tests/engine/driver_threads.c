@@ -13,6 +13,7 @@
 #include "engine/wire/tcp.h"
 #include "engine/wire/verbs.h"
 #include "verbs_rig.h"
+#include "xdp_sockets.h"
 
 #define CALLS   400
 #define LONGEST 3000
@@ -138,7 +139,7 @@ static void *run(void *argument)
 	return NULL;
 }
 
-#ifdef VERBS /* the wires of both ranks: over devices in memory, or over sockets */
+#ifdef VERBS /* the wires of both ranks: over devices in memory, AF_XDP sockets, or TCP sockets */
 
 static struct rig *rig;
 
@@ -158,6 +159,18 @@ static void close_wires(void **wires)
 	for (u32 i = 0; i < 2; i++)
 		verbs_wire_close(wires[i]);
 	rig_destroy(rig);
+}
+
+#elif defined(XDP)
+
+static const struct wire_operations *open_wires(void **wires)
+{
+	return xdp_open_wires(wires);
+}
+
+static void close_wires(void **wires)
+{
+	xdp_close_wires(wires);
 }
 
 #else

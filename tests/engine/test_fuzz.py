@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thousands of hostile streams and messages; `tools/fuzz core` and `tools/fuzz tcp` run any number of them."""
+"""Thousands of hostile streams and messages; `tools/fuzz TARGET` runs any number of them."""
 
 from __future__ import annotations
 

@@ -9,16 +9,22 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+import kernel
+from hipsnet.engine import library as engine_library
 from hipsnet.engine.engine import Engine, Limits, Reason, State
+from hipsnet.engine.wire import xdp
 from hipsnet.engine.wire.wire import open_wire
 from hipsnet.engine.wire.xdp import library
 from hipsnet.node import namespace
 from hipsnet.node.forwarding import frames_by_reason, read_counters, set_loss
+from hipsnet.stack import building
+from hipsnet.stack.ports import loop
+from hipsnet.stack.xsk.sockets import RECEIVE_CHUNKS, open_sockets
 from hipsnet.transport.greeting import Greeting
 from hipsnet.transport.interface import Peer
 from hipsnet.transport.options import Options
@@ -199,3 +205,37 @@ def test_engines_leave_no_descriptor_and_no_thread(ends: tuple[End, End]) -> Non
     for _ in range(4):
         once()
     assert open_now() == before
+
+
+def test_callers_and_the_progress_thread_do_not_race(ends: tuple[End, End], tmp_path: Path) -> None:
+    """Both ends in a program with the thread sanitizer, which takes over sockets that this process has opened."""
+    program = tmp_path / "threads"
+    here = Path(__file__).parent
+    include = [f"-I{folder}" for folder in (building.FOLDER, engine_library.FOLDER.parent, kernel.FOLDER)]
+    sources = [here / "driver_threads.c", here / "xdp_sockets.c", *xdp.SOURCES]
+    sources += [engine_library.FOLDER / source for source in engine_library.SOURCES]
+    flags = ["-std=gnu11", "-g", "-O1", "-DXDP", "-fsanitize=thread", "-fno-sanitize-recover=all"]
+    link = ["-pthread", *(f"-l{name}" for name in xdp.LIBRARIES)]
+    subprocess.run(["cc", *flags, *include, *sources, *link, "-o", program], check=True)
+    lib = loop.core().lib
+    with ExitStack() as closing:
+        numbers: list[int] = []
+        for end in ends:
+            with namespace.inside(end.namespace):
+                opened = open_sockets(loop.core(), [end.port(priority=3)])
+            closing.callback(opened.close)
+            lib.xsk_limit_fill(opened.sockets[0], RECEIVE_CHUNKS)
+            numbers += [lib.xsk_memory_fd(opened.memory), lib.xsk_fd(opened.sockets[0])]
+        shape = opened.shape
+        words = map(str, (shape.receive_chunks, shape.send_frames, shape.frame_bytes, *numbers))
+        environ = {**os.environ, "XDP_SOCKETS": " ".join(words)}
+        done = subprocess.run(
+            [program],
+            env=environ,
+            pass_fds=numbers,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "0 wrong\n")

@@ -159,16 +159,19 @@ static void carry(struct world *world, struct rc *from, struct endpoint *to, u32
 	}
 }
 
+/* Frames of all connections pass; the input's faults concern one of them. */
 static void transfer(struct world *world, u32 connection, u32 faults)
 {
-	struct end *end = &ends[connection];
-
-	carry(world, end->far, near_endpoint, faults & 0xff);
+	for (u32 i = 0; i < FUZZ_CONNECTIONS; i++)
+		carry(world, ends[i].far, near_endpoint, i == connection ? faults & 0xff : 0);
 	xdp_wire_operations()->progress(world->wire, world->core, world->now_ns);
+	core_push(world->core);
 	xdp_wire_operations()->flush(world->wire, world->core, world->now_ns);
-	carry(world, end->near, far_endpoint, faults >> 8);
-	receive_there(end->far);
-	carry(world, end->far, near_endpoint, 0); /* its acknowledgements */
+	for (u32 i = 0; i < FUZZ_CONNECTIONS; i++) {
+		carry(world, ends[i].near, far_endpoint, i == connection ? faults >> 8 : 0);
+		receive_there(ends[i].far);
+		carry(world, ends[i].far, near_endpoint, 0); /* its acknowledgements */
+	}
 	xdp_wire_operations()->progress(world->wire, world->core, world->now_ns);
 }
 
