@@ -10,7 +10,7 @@ import pytest
 from tests.stack.test_fuzz import fuzz
 
 
-@pytest.mark.parametrize(("target", "runs"), [("core", 6000), ("tcp", 3000), ("xdp", 3000)])
+@pytest.mark.parametrize(("target", "runs"), [("core", 6000), ("tcp", 3000), ("xdp", 5000)])
 def test_no_peer_causes_a_memory_error(tmp_path: Path, target: str, runs: int) -> None:
     """Not in the arrays of a call that has ended either: a program may have freed them."""
     reached = fuzz(tmp_path, target, runs)

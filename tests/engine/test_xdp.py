@@ -159,6 +159,7 @@ def test_abandoned_writes_do_not_delay_messages(xdp_scripted: Core) -> None:
     for _ in range(40):
         lib.world_step(world.handle)
     lib.core_fail(world.cores[1], int(Reason.LOCAL), b"stopped")
+    world.calls[1].clear()  # a program may free the arrays
     lib.world_push(world.handle, 1)
     steps = world.run()
     assert words(world, 0) == words(world, 1) == (Reason.LOCAL, 1, "stopped")

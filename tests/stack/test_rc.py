@@ -225,7 +225,10 @@ def test_dropped_writes_leave_no_gap(core: Core, lost: bool) -> None:
         assert a.transmit(now), "repeated after a time-out"
     else:
         assert all(b.take(frame, now) for frame in first)
-    core.lib.rc_drop_writes(a.pair)
+    assert core.lib.rc_started_bytes(a.pair) == 3000
+    copies = core.ffi.new("u8[]", 3000)
+    core.lib.rc_drop_writes(a.pair, copies)
+    core.ffi.memmove(a.kept[0], bytes(3000), 3000)  # its memory is not read any more
     assert core.lib.rc_posted(a.pair) == 3
     link = Link((a, b), now=now)
     assert link.run(lambda: len(a.completions) == 3 and len(b.completions) == 3)
@@ -238,3 +241,20 @@ def test_dropped_writes_leave_no_gap(core: Core, lost: bool) -> None:
     assert a.write(content(3000, 9), memory.address, memory.key, identity=9)
     assert link.run(lambda: len(a.completions) == 4)
     assert memory.read(3000) == content(3000, 9)
+
+
+def test_writes_are_discarded_and_acknowledged(core: Core) -> None:
+    """In the middle of a write, of which the first packet is there already."""
+    a, b = connect(core, path_mtu=1024)
+    memory = b.register(4096)
+    for _ in range(2):
+        b.receive(16)
+    assert a.write(b"\x11" * 4096, memory.address, memory.key, immediate=1)
+    assert b.take(a.transmit(1), 1)
+    core.lib.endpoint_discard(b.endpoint)
+    link = Link((a, b))
+    assert link.run(lambda: bool(a.completions and b.completions))
+    assert a.write(b"\x22" * 100, memory.address, memory.key ^ 1, immediate=2)
+    assert link.run(lambda: len(a.completions) == len(b.completions) == 2)
+    assert statuses(a) == statuses(b) == {core.lib.RC_OK}
+    assert memory.read(4096) == b"\x11" * 1024 + bytes(3072)

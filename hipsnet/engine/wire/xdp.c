@@ -161,9 +161,11 @@ static void abandon(void *handle)
 {
 	struct xdp_wire *wire = handle;
 
+	endpoint_discard(stack_endpoint(wire->stack));
 	for (u32 i = 0; i < wire->connections; i++)
-		if (wire->connection[i].is_open)
-			rc_drop_writes(wire->connection[i].rc);
+		if (!xdp_abandon(&wire->connection[i]))
+			rc_abort(wire->connection[i]
+					 .rc); /* its memory must not be read: the connection ends */
 }
 
 static bool is_drained(void *handle)

@@ -50,6 +50,7 @@ void xdp_connection_close(struct xdp_connection *self)
 		send(self->socket, bye, sizeof(bye), MSG_DONTWAIT | MSG_NOSIGNAL);
 	ring_close(&self->ring);
 	free(self->receives);
+	free(self->copies);
 }
 
 bool xdp_post_write(struct xdp_connection *self, const void *data, u32 bytes, wire_key key, u64 offset,
@@ -79,6 +80,18 @@ bool xdp_post_message(struct xdp_connection *self, const void *header, u32 heade
 	if (payload_bytes)
 		memcpy(copy + header_bytes, payload, payload_bytes);
 	return rc_post_send(self->rc, taken, copy, bytes);
+}
+
+bool xdp_abandon(struct xdp_connection *self)
+{
+	u64 bytes = rc_started_bytes(self->rc);
+
+	if (!self->is_open || self->copies)
+		return true;
+	self->copies = malloc(bytes + 1);
+	if (self->copies)
+		rc_drop_writes(self->rc, self->copies);
+	return self->copies;
 }
 
 /* The peer has the oldest write or message. */

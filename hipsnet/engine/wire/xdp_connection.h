@@ -17,6 +17,7 @@ struct xdp_connection {
 	bool is_open;
 	struct ring ring;
 	u8 *receives;          /* XDP_WIRE_DEPTH buffers */
+	u8 *copies;            /* of abandoned writes that were started, or NULL */
 	u64 finished, arrived; /* writes and messages: ours that the peer has; the peer's that are here */
 	u8 bye[XDP_BYE_BYTES];
 	u32 bye_bytes;
@@ -38,6 +39,9 @@ bool xdp_post_write(struct xdp_connection *self, const void *data, u32 bytes, wi
 		    u32 immediate);
 bool xdp_post_message(struct xdp_connection *self, const void *header, u32 header_bytes, const void *payload,
 		      u32 payload_bytes);
+
+/* Drops the writes not started, and copies the others; false if memory is short. */
+bool xdp_abandon(struct xdp_connection *self);
 
 /* Reports the pair's completions to the core; returns their number. */
 u32 xdp_take(struct xdp_wire *wire, u32 connection, struct core *core, u64 now_ns);

@@ -62,6 +62,11 @@ bool endpoint_deregister(struct endpoint *endpoint, u32 key)
 	return regions_remove(&endpoint->regions, key);
 }
 
+void endpoint_discard(struct endpoint *endpoint)
+{
+	endpoint->regions.discards = true;
+}
+
 struct regions *endpoint_regions(struct endpoint *endpoint)
 {
 	return &endpoint->regions;

@@ -30,6 +30,9 @@ u32 endpoint_register(struct endpoint *endpoint, void *base, u64 bytes, u64 addr
 /* Writes with this key are refused from now on, also in the middle of a message. */
 bool endpoint_deregister(struct endpoint *endpoint, u32 key);
 
+/* From now on writes are received and acknowledged as before, but no region is accessed any more. */
+void endpoint_discard(struct endpoint *endpoint);
+
 /*
  * Handles a frame in up to four buffers, the first of which holds all headers. Returns its pair, whose
  * rc_next_deadline() may have changed; NULL if the frame was dropped (endpoint_drops() counts the reasons).

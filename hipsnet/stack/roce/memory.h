@@ -22,6 +22,7 @@ struct region {
 struct regions {
 	struct region *table;
 	u32 mask; /* places - 1 */
+	bool discards;
 	u64 random;
 };
 

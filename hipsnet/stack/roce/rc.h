@@ -146,8 +146,12 @@ u64 rc_next_deadline(const struct rc *rc);
 void rc_flush(struct rc *rc, u64 before_ns);
 bool rc_is_owing(const struct rc *rc);
 
-/* Removes the posted writes of which no packet was sent. They do not complete. */
-void rc_drop_writes(struct rc *rc);
+/*
+ * Removes the posted writes of which no packet was sent. They do not complete. The others are sent from
+ * `copies` from now on, of rc_started_bytes(), which the caller keeps as long as the pair.
+ */
+void rc_drop_writes(struct rc *rc, u8 *copies);
+u64 rc_started_bytes(const struct rc *rc); /* of the writes that were started and not completed */
 
 /* Takes the oldest completion; false if there is none. */
 bool rc_poll_completion(struct rc *rc, struct rc_completion *completion);

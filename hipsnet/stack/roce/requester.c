@@ -5,6 +5,8 @@
  * Packets are sent in order, at most a window of them without an ACK. After a NAK or a time-out all packets
  * from the lost one on are sent again (go-back-N). An ACK acknowledges all packets up to its own.
  */
+#include <string.h>
+
 #include "roce/pair.h"
 
 /* Credit codes of the AETH: 0, 1, then each power of two and the mean of it and the next. IBTA table 44. */
@@ -43,14 +45,37 @@ void requester_flush(struct rc *rc)
 	side->timer_ns = RC_NEVER;
 }
 
-void rc_drop_writes(struct rc *rc)
+/* What was sent once keeps its PSN, also if it is to be sent again. */
+static bool is_started(const struct requester *side, u64 at)
+{
+	return side->ring[at & side->mask].first < side->sent;
+}
+
+u64 rc_started_bytes(const struct rc *rc)
+{
+	const struct requester *side = &rc->requester;
+	u64 bytes = 0;
+
+	for (u64 at = side->oldest; at != side->posted && is_started(side, at); at++)
+		if (side->ring[at & side->mask].is_write)
+			bytes += side->ring[at & side->mask].bytes;
+	return bytes;
+}
+
+void rc_drop_writes(struct rc *rc, u8 *copies)
 {
 	struct requester *side = &rc->requester;
 	u64 kept = side->oldest;
 
-	/* What was sent once keeps its PSN, also if it is to be sent again. */
-	while (kept != side->posted && side->ring[kept & side->mask].first < side->sent)
-		kept++;
+	for (; kept != side->posted && is_started(side, kept); kept++) {
+		struct message *message = &side->ring[kept & side->mask];
+
+		if (!message->is_write)
+			continue;
+		memcpy(copies, message->data, message->bytes);
+		message->data = copies;
+		copies += message->bytes;
+	}
 	if (kept == side->posted)
 		return;
 	side->end = side->ring[kept & side->mask].first;
