@@ -41,6 +41,7 @@ TIERS = (
             "lab/*",
             "tools/*",
             "collective/test_async.py",
+            "collective/test_calls.py",
             "collective/test_engine.py",
             "collective/test_failures.py",
             "collective/test_leaks.py",

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective.calls import Calls, require_array, require_op
 from hipsnet.collective.collectives import ALL_REDUCE, Collective
 from hipsnet.collective.endpoints import node_ports, receiver_ports
 from hipsnet.collective.memory import as_array
+from hipsnet.collective.placement import Ranges, touched
 from hipsnet.collective.plan import Route, chunk_elements, compile_plan
 from hipsnet.collective.purpose import name_of, purpose_of
 from hipsnet.collective.runner import Runner
@@ -24,7 +26,6 @@ from hipsnet.collective.vector import Vector, layout
 from hipsnet.collective.work import Work
 from hipsnet.engine.engine import Engine, Limits, Piece
 from hipsnet.engine.plans import PlanArrays
-from hipsnet.engine.reduction import DTYPES
 from hipsnet.engine.wire.wire import library_of, open_wire
 from hipsnet.errors import InputError
 from hipsnet.settings import Settings
@@ -35,16 +36,13 @@ from hipsnet.transport.options import Options
 from hipsnet.transport.registry import open_transport
 from hipsnet.transport.verbs.qp_attributes import QpAttributes
 
-OPS = ("sum", "mean", "max", "min", "prod")
-"""The operations of reductions."""
-
 Buffer = TypeVar("Buffer")
 
 PLANS_KEPT = 64
 """Number of cached plans, one for each size of vector; far more than a model has buckets."""
 
 
-class Communicator:
+class Communicator(Calls):
     """One rank's membership in a job, created by `hipsnet.init`. Use `with`, or call `close`.
 
     Several threads may use a communicator. All ranks must start the same collectives in the same order.
@@ -61,6 +59,7 @@ class Communicator:
         self._fabric = build(topology)
         self._plan = lru_cache(PLANS_KEPT)(self._compile)
         self._layout = lru_cache(PLANS_KEPT)(layout)
+        self._ranges = lru_cache(PLANS_KEPT)(self._find_touched)
         # A vector large enough to use every connection of the algorithm.
         schedule = self._schedule(ALL_REDUCE, max(1, len(self._fabric.servers)) ** 2 * 64)
         self._connections = _routes(schedule, self._fabric, self.rank)
@@ -124,7 +123,7 @@ class Communicator:
 
     def barrier(self) -> None:
         """Wait until every rank has called `barrier`. Raises CollectiveError if a peer fails."""
-        self.all_reduce(np.zeros(1, np.int32))
+        self._run(Collective("barrier"), 1, [Piece(np.zeros(1, np.int32))], "sum").wait()
 
     def close(self) -> None:
         """Wait for the collectives under way, then close the connections after all data in flight has arrived."""
@@ -170,6 +169,12 @@ class Communicator:
         s = self._settings
         algorithm = Algorithm(s.algorithm, s.exchange, s.one_way, s.servers)
         return algorithm.build(self._fabric, count, collective)
+
+    def _touched(self, collective: Collective, count: int, borders: tuple[int, ...]) -> Ranges:
+        return self._ranges(collective, count, borders)
+
+    def _find_touched(self, collective: Collective, count: int, borders: tuple[int, ...]) -> Ranges:
+        return touched(self._schedule(collective, count), self.rank, borders)
 
     def _compile(
         self, collective: Collective, count: int, itemsize: int, cuts: tuple[int, ...]
@@ -244,13 +249,11 @@ def _check(arrays: Sequence[NDArray[Any]], op: str) -> None:
     if not arrays:
         raise InputError("all_reduce takes at least one array; found an empty list")
     for array in arrays:
-        if array.dtype not in DTYPES:
-            raise InputError(f"dtype {array.dtype} is not one of {', '.join(d.name for d in DTYPES)}")
+        require_array(array)
         if array.dtype != arrays[0].dtype:
             raise InputError(
                 f"the arrays of one call have one dtype; found {arrays[0].dtype} and {array.dtype}"
             )
-        if not (array.flags.c_contiguous and array.flags.writeable):
-            raise InputError("all_reduce works in place: the array must be C-contiguous and writable")
-    if op not in OPS:
-        raise InputError(f"op {op!r} is not one of {', '.join(OPS)}")
+        if not array.flags.writeable:
+            raise InputError("all_reduce works in place: the array must be writable")
+    require_op(op)

@@ -42,8 +42,8 @@ def hierarchy(
     wrong or not for this collective, or if `one_way` is given without torus rings.
     """
     levels, dims = _levels(shape), shape.radices
-    if collective.name == "barrier" and not exchange:
-        exchange = ("full",)
+    if collective.name == "barrier" and not (exchange or one_way or (levels.has_rings and max(dims) > 3)):
+        exchange = ("full",)  # to neighbours: the same connections
     names, ports = _per_level(exchange, levels, collective), tuple(map(np.array, levels.ports))
     if one_way and not (levels.has_rings and "ring" in names):
         raise InputError(
