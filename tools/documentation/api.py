@@ -9,6 +9,7 @@ import enum
 import importlib
 import inspect
 import textwrap
+from abc import ABC
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,8 @@ from pydantic import BaseModel
 MODULES: dict[str, tuple[str, ...]] = {
     "hipsnet": ("init",),
     "hipsnet.collective.communicator": ("Communicator",),
+    "hipsnet.collective.calls": ("Calls",),
+    "hipsnet.collective.work": ("Work",),
     "hipsnet.settings": ("Settings",),
     "hipsnet.errors": (),
     "hipsnet.topology": (),
@@ -65,7 +68,7 @@ def _object(name: str, found: Any) -> Iterator[str]:
 
 
 def _class(found: type) -> Iterator[str]:
-    bases = [base.__name__ for base in found.__bases__ if base not in (object, BaseModel)]
+    bases = [base.__name__ for base in found.__bases__ if base not in (object, ABC, BaseModel)]
     yield f"### class {found.__name__}{f'({bases[0]})' if bases else ''}\n"
     yield from _prose(found)
     yield from _fields(found)
