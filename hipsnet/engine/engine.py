@@ -34,6 +34,7 @@ SLOTS_BYTES = 4 << 20
 FEWEST_SLOTS, MOST_SLOTS = 4, 16
 
 _NS = 1_000_000_000
+_ALIGNMENT = 8  # of slots: reductions read them as arrays of the largest dtype
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Limits:
     def of_chunk(cls, warn_s: float, timeout_s: float, chunk_bytes: int) -> Limits:
         """The limits for segments of at most `chunk_bytes`."""
         slots = min(MOST_SLOTS, max(FEWEST_SLOTS, SLOTS_BYTES // chunk_bytes))
-        return cls(warn_s, timeout_s, slots=slots, slot_bytes=chunk_bytes)
+        return cls(warn_s, timeout_s, slots=slots, slot_bytes=-(-chunk_bytes // _ALIGNMENT) * _ALIGNMENT)
 
     @property
     def heartbeat_s(self) -> float:
@@ -136,7 +137,8 @@ class Engine:
         config.peer_rank, config.peer_level = ranks_of_peers, levels
         for name in ("slots", "slot_bytes", "eager_slots", "reserve"):
             setattr(config, name, getattr(limits, name))
-        self._eager_bytes = min(limits.eager_bytes, wire.message_max - lib.MESSAGE_HEADER_MAX)
+        longest = min(limits.eager_bytes, wire.message_max - lib.MESSAGE_HEADER_MAX)
+        self._eager_bytes = longest // _ALIGNMENT * _ALIGNMENT
         config.eager_bytes = self._eager_bytes
         for name in ("warn", "timeout", "heartbeat"):
             setattr(config, f"{name}_ns", int(getattr(limits, f"{name}_s") * _NS))

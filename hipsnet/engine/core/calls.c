@@ -21,7 +21,8 @@ static void *map_memory(u64 bytes)
 static bool has_sane_config(const struct core_config *config)
 {
 	return config->slots && config->slots <= CORE_SLOTS_MAX && config->reserve < config->slots &&
-	       config->reserve < config->eager_slots && config->eager_bytes;
+	       config->reserve < config->eager_slots && config->eager_bytes &&
+	       !(config->slot_bytes % SLOT_ALIGNMENT) && !(config->eager_bytes % SLOT_ALIGNMENT);
 }
 
 struct core *core_create(const struct core_config *config, const struct wire_operations *wire, void *handle)

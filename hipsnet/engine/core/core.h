@@ -30,6 +30,7 @@
 
 #define CORE_SLOTS_MAX 62 /* a slot has 6 bits of an immediate */
 #define CORE_WINDOW    32
+#define SLOT_ALIGNMENT 8 /* of slot_bytes and eager_bytes: reductions read slots as arrays */
 #define CORE_IN_FLIGHT 8 /* writes of a connection that the wire may hold */
 #define CORE_REASON    256
 
