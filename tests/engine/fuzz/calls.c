@@ -62,7 +62,29 @@ static void make_segments(struct made_call *call, u64 *state)
 	}
 }
 
-/* Each segment waits for up to two earlier ones. */
+/* Up to three received segments that are folded: the last one, or a root, others and the last one. */
+static void make_fold(struct made_call *call, u64 *state)
+{
+	u32 first = call->plan.segments, count = 1 + draw(state, 3);
+	struct plan_segment one = {.reduces = true, .root = first};
+
+	if (first + count > CALL_SEGMENTS || !place(call, &one, FUZZ_EAGER_BYTES / call->itemsize, state))
+		return;
+	for (u32 i = 0; i < count; i++) {
+		one.connection = draw(state, FUZZ_CONNECTIONS);
+		one.fold = i + 1 == count ? FOLD_LAST : i ? FOLD_NEXT : FOLD_ROOT;
+		call->segments[call->plan.segments++] = one;
+	}
+	if (one.length > call->plan.longest)
+		call->plan.longest = one.length;
+}
+
+static bool follows(const struct made_call *call, u32 segment)
+{
+	return call->segments[segment].fold != FOLD_NONE && call->segments[segment].root != segment;
+}
+
+/* Each segment waits for up to two earlier ones; in a fold, for the one before it. */
 static void make_dependencies(struct made_call *call, u64 *state)
 {
 	u32 earlier[CALL_SEGMENTS][2], used = 0;
@@ -71,6 +93,10 @@ static void make_dependencies(struct made_call *call, u64 *state)
 		call->waits[i] = i ? draw(state, 3) : 0;
 		for (u32 n = 0; n < call->waits[i]; n++)
 			earlier[i][n] = draw(state, i);
+		if (follows(call, i)) {
+			call->waits[i] = 1;
+			earlier[i][0] = i - 1;
+		}
 	}
 	for (u32 i = 0; i < call->plan.segments; i++) {
 		call->first_release[i] = used;
@@ -110,6 +136,8 @@ void call_make(struct made_call *call, u64 seed, u32 sequence)
 	call->itemsize = reduce_itemsize(call->signature.dtype);
 	make_buffers(call, &state);
 	make_segments(call, &state);
+	if (draw(&state, 2))
+		make_fold(call, &state);
 	make_dependencies(call, &state);
 	make_rows(call, true, call->first_send, call->send);
 	make_rows(call, false, call->first_receive, call->receive);
