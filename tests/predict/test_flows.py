@@ -19,7 +19,7 @@ from hipsnet.predict.fluid.flows import Lanes, Stuck, independent, run
 from hipsnet.predict.network import Network
 from tests.collective.shapes import fabric
 
-SIMGRID = Path(__file__).with_name("simgrid_flows.py")
+SIMGRID = Path(__file__).parents[2] / "tools/benchmarks/simgrid_flows.py"
 
 
 def lanes_of(capacity: list[float], routes: list[list[int]], latency_s: float = 0.0) -> Lanes:
@@ -100,7 +100,8 @@ def test_simgrid_agrees_flow_by_flow(shape: str) -> None:
     first, cables = network.routes(src, np.zeros(64, np.int64), dst)
     routes = [cables[a:b].tolist() for a, b in pairwise(first)]
     capacity = (random.integers(1, 40, network.cables) * 1e8 / 8).tolist()
-    flows = [{"bytes": size, "links": route} for size, route in zip(sizes.tolist(), routes, strict=True)]
+    columns = zip(src.tolist(), dst.tolist(), sizes.tolist(), routes, strict=True)
+    flows = [dict(zip(("source", "target", "bytes", "links"), row, strict=True)) for row in columns]
     done = subprocess.run(
         [sys.executable, str(SIMGRID)],
         input=json.dumps({"capacity_Bps": capacity, "flows": flows}),
@@ -108,7 +109,7 @@ def test_simgrid_agrees_flow_by_flow(shape: str) -> None:
         env={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     found = ends(lanes_of(capacity, routes), sizes.tolist())
-    assert found == pytest.approx(json.loads(done.stdout), rel=1e-9)
+    assert found == pytest.approx(json.loads(done.stdout)["ends_s"], rel=1e-9)
 
 
 def test_latency_and_a_late_start() -> None:
