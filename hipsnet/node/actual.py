@@ -15,7 +15,8 @@ class ActualLink:
 
     `peer_index` is the ifindex of a veth's other end, in the other end's namespace. `segments_bytes` is
     None where the kernel has no such limit (see hipsnet.node.big_tcp). `qdisc` is the kind of
-    the root queueing discipline; `rate_bps` and `delay_us` are those of ours, if it is ours.
+    the root queueing discipline; `rate_bps`, the limit of its queue `queue_bytes`, and `delay_us` are those of
+    ours, if it is ours.
     `ring_bytes` is the size of the ring that delays incoming frames (see hipsnet.node.delay), 0 without one.
     `program_id` is the id of the attached XDP program; `offloads` and `settings` hold the requested ones that
     exist.
@@ -34,6 +35,7 @@ class ActualLink:
     segments_bytes: int | None = None
     qdisc: str = "noqueue"
     rate_bps: int | None = None
+    queue_bytes: int | None = None
     delay_us: int = 0
     ring_bytes: int = 0
     loss_ppm: int = 0

@@ -11,10 +11,13 @@ from typing import Any
 
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-LEAST_BYTES, MOST_BYTES = 64 << 10, 524_280
-"""The limits of every device and of a veth (tso_max_size: GSO_MAX_SIZE of include/linux/skbuff.h)."""
+MOST_BYTES = 524_280
+"""The limit of a veth (tso_max_size: GSO_MAX_SIZE of include/linux/skbuff.h)."""
 
 _CABLE_TIME_MS = 8
+_LEAST_SEGMENTS = 2
+_HEADERS_BYTES = 512
+"""More than what TCP subtracts for headers from a frame of segments (MAX_TCP_HEADER of include/net/tcp.h)."""
 
 # Since Linux 6.3 (include/uapi/linux/if_link.h); pyroute2 does not have them yet.
 _ATTRIBUTES = (
@@ -26,11 +29,16 @@ if _ATTRIBUTES[1] not in ifinfmsg.nla_map:
     ifinfmsg.nla_map = (*ifinfmsg.nla_map, *_ATTRIBUTES)
 
 
-def segments_bytes(rate_bps: int | None) -> int:
-    """The largest frame of segments for a cable: at most 8 ms of its time, so that other flows get their turn."""
+def segments_bytes(rate_bps: int | None, mtu: int) -> int:
+    """The largest frame of segments for a cable: 8 ms of its time, so that other flows get their turn.
+
+    At least two segments, because a receiver acknowledges every second one without delay.
+    """
     if rate_bps is None:
         return MOST_BYTES
-    return min(MOST_BYTES, max(LEAST_BYTES, rate_bps // 8 * _CABLE_TIME_MS // 1000))
+    return min(
+        MOST_BYTES, max(_LEAST_SEGMENTS * mtu + _HEADERS_BYTES, rate_bps // 8 * _CABLE_TIME_MS // 1000)
+    )
 
 
 def read(message: Any) -> int | None:

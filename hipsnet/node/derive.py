@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network
 
 from hipsnet.errors import InputError
-from hipsnet.node import initcwnd, nic_settings, rdma, sysctls
+from hipsnet.node import initcwnd, nic_settings, queues, rdma, sysctls
 from hipsnet.node.desired import (
     GRO,
     TX_CHECKSUM,
@@ -62,7 +62,8 @@ def server_config(topology: Topology, fabric: Fabric, server: Server) -> NodeCon
         links=(loopback, *ports),
         routes=_server_routes(topology, fabric, server, names) if len(together) == 1 else (),
         neighbours=neighbours,
-        sysctls=_server_sysctls(names, in_lab=host is None, is_alone=len(together) == 1),
+        sysctls=_server_sysctls(names, in_lab=host is None, is_alone=len(together) == 1)
+        | _sender_sysctls(topology, fabric, server),
         table=_table(fabric, server, identity, neighbours, names),
         policies=_policies(topology, fabric, server, names) if len(together) == 1 else (),
         watchdog=_watchdog(topology),
@@ -197,6 +198,15 @@ def _server_sysctls(names: list[str], in_lab: bool, is_alone: bool) -> dict[str,
         if not is_alone:
             settings |= sysctls.from_ourselves(name)
     return settings
+
+
+def _sender_sysctls(topology: Topology, fabric: Fabric, server: Server) -> dict[str, str]:
+    """In a lab, how much of a connection may wait, if each of a port's peers has one."""
+    if topology.nodes != "lab":
+        return {}
+    rate_bps, mtu = topology.link.rate_bps, topology.link.mtu
+    peers = max((len(facing(fabric, port)) for port in server.ports), default=1)
+    return sysctls.sender(queues.connection_bytes(rate_bps, mtu, peers), queues.unsent_bytes(rate_bps, mtu))
 
 
 def _server_routes(

@@ -70,7 +70,7 @@ def _properties(link: LinkConfig, now: ActualLink | None) -> dict[str, object]:
         "master": link.master,
     }
     if link.kind == "cable" and (now is None or now.segments_bytes is not None):
-        settings["segments_bytes"] = big_tcp.segments_bytes(link.rate_bps)
+        settings["segments_bytes"] = big_tcp.segments_bytes(link.rate_bps, link.mtu or 1500)
     return settings
 
 

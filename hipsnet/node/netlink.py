@@ -24,7 +24,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import plugins, tcmsg
 
 # linux/netlink.h, linux/rtnetlink.h
-_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
+_REQUEST, _ACK, _ECHO, _DUMP = 0x1, 0x4, 0x8, 0x300
 _CREATE, _EXCLUSIVE, _REPLACE = 0x400, 0x200, 0x100
 _ERROR, _DONE = 2, 3
 _NEW, _DEL, _GET = 0, 1, 2
@@ -46,6 +46,8 @@ _VERBS = {
     "del": (_DEL, 0),
 }
 _UNICAST = 1
+# pyroute2 has no bfifo. Its attribute is that of pfifo (struct tc_fifo_qopt).
+plugins.setdefault("bfifo", plugins["pfifo"])
 _SMALL_TABLES, _LARGE_TABLE = 255, 252
 _HEADER, _CODE = struct.Struct("=IHHII"), struct.Struct("=i")
 _MOST_BYTES = 1 << 16
@@ -99,6 +101,14 @@ class Netlink:
         """The queueing disciplines of an interface."""
         found = self._ask(_QDISC + _GET, _DUMP, {"index": index})
         return [message for message in found if message["index"] == index]
+
+    def get_leaf(self, index: int, parent: int) -> Any | None:
+        """The queueing discipline of a class, if it has one of its own.
+
+        The kernel sends the answer to a group, and to the caller only as an echo (net/sched/sch_api.c).
+        """
+        found = self._ask(_QDISC + _GET, _ACK | _ECHO, {"index": index, "parent": parent})
+        return found[0] if found else None
 
     def get_classes(self, index: int) -> list[Any]:
         """The classes of an interface's queueing discipline."""

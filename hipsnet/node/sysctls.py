@@ -49,6 +49,14 @@ LAB_BUFFERS = {
 }
 
 
+def sender(queued_bytes: int, unsent_bytes: int) -> dict[str, str]:
+    """How much a TCP connection may have in the queue of a port, and in its socket before that queue."""
+    return {
+        "net/ipv4/tcp_limit_output_bytes": str(queued_bytes),
+        "net/ipv4/tcp_notsent_lowat": str(unsent_bytes),
+    }
+
+
 def of_port(link: str) -> dict[str, str]:
     """Settings of a routed port: it answers ARP for its own address only, and sends nothing by IPv6 on its own."""
     return {

@@ -82,13 +82,17 @@ def test_rate_and_mtu_change_in_place(make_lab: MakeLab) -> None:
     assert rates(lab, "s00") == rates(lab, "l0g0") == ["500Mbit", "500Mbit"]
     before = {node: indexes(lab, node) for node in ("s00", "l0g0")}
     lab.edit(link={"rate": "1.5Gbit/s", "mtu": 1500})
-    assert {change["aspect"] for change in lab.provision()} == {"rate", "link", "route"}
+    assert {change["aspect"] for change in lab.provision()} == {"rate", "link", "route", "sysctl"}
     assert rates(lab, "s00") == rates(lab, "l0g0") == ["1500Mbit", "1500Mbit"]
     assert {link["mtu"] for link in json.loads(lab.ip("l0g0", "-j", "link")) if link["ifname"] != "lo"} == {
         1500
     }
     lab.edit(link={"rate": "unlimited", "mtu": 1500})
-    assert {(change["aspect"], change["after"]) for change in lab.provision()} == {("rate", "unlimited")}
+    assert {(change["aspect"], change["after"]) for change in lab.provision()} == {
+        ("rate", "unlimited"),
+        ("sysctl", str(4 << 20)),
+        ("sysctl", str(2**32 - 1)),
+    }
     assert rates(lab, "s00") == []
     lab.edit(link={"rate": "100Gbit/s", "mtu": 1500})
     lab.provision()

@@ -92,6 +92,26 @@ def test_a_rate_that_was_half_set_is_set(context: Context) -> None:
     assert "rate 100Mbit" in shown("tc", "class", "show", "dev", "p0")
 
 
+def test_the_queue_in_front_of_a_cable_is_as_long_as_50_ms(context: Context) -> None:
+    config = replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=10**8)))
+
+    def queue() -> list[str]:
+        lines = shown("tc", "qdisc", "show", "dev", "p0").splitlines()
+        return [line.strip() for line in lines if "48:1" in line]
+
+    steps(context, config)
+    assert queue() == ["qdisc bfifo 49: parent 48:1 limit 625000b"]
+    shown("tc", "qdisc", "change", "dev", "p0", "handle", "49:", "bfifo", "limit", "9999999")
+    (found,) = changes(config, read_actual(context, config))
+    assert str(found) == "rate p0: queue of 9999999 bytes -> queue of 625000 bytes"
+    assert steps(context, config) == [("rate", "change", "p0")]
+    shown("tc", "qdisc", "del", "dev", "p0", "parent", "48:1")
+    (found,) = changes(config, read_actual(context, config))
+    assert str(found) == "rate p0: queue of frames -> queue of 625000 bytes"
+    assert steps(context, config) == [("rate", "change", "p0")]
+    assert queue() == ["qdisc bfifo 49: parent 48:1 limit 625000b"]
+
+
 def test_no_frame_of_segments_holds_a_cable_for_more_than_8_ms(context: Context) -> None:
     def shown_after(rate_bps: int | None) -> tuple[int | None, int | None]:
         settle(context, replace(BARE, links=(LOOPBACK, replace(PORT, rate_bps=rate_bps))))
@@ -102,7 +122,8 @@ def test_no_frame_of_segments_holds_a_cable_for_more_than_8_ms(context: Context)
         pytest.skip("IPv4 BIG TCP: Linux 6.3")
     assert shown_after(None) == (524_280, 524_280)
     assert shown_after(100_000_000) == (100_000, 100_000)
-    assert shown_after(10_000_000) == (65_536, 65_536)
+    assert shown_after(20_000_000) == (20_000, 20_000)
+    assert shown_after(1_000_000) == (8_512, 8_512), "two segments of MTU 4000"
 
 
 def test_addresses_move_and_those_of_others_stay(context: Context) -> None:

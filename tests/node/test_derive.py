@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hipsnet.errors import InputError
+from hipsnet.node import queues
 from hipsnet.node.actual import Actual, ActualLink
 from hipsnet.node.changes import changes
 from hipsnet.node.derive import node_config
@@ -58,6 +59,11 @@ def test_a_server_of_bcube_3_2() -> None:
     )
     assert RouteConfig(IPv4Network("10.0.0.0/29"), (("p0", None),), 111) in config.routes
     assert config.sysctls["net/ipv4/ip_forward"] == "1"
+    assert config.sysctls["net/ipv4/tcp_limit_output_bytes"] == "125000"
+    assert config.sysctls["net/ipv4/tcp_notsent_lowat"] == "1000000"
+    free = config_of(BCUBE.replace("rate: 500Mbit/s", "rate: unlimited"), "s01")
+    assert free.sysctls["net/ipv4/tcp_limit_output_bytes"] == str(4 << 20)
+    assert free.sysctls["net/ipv4/tcp_notsent_lowat"] == str(2**32 - 1)
     assert config.sysctls["net/ipv6/conf/p1/disable_ipv6"] == "1"
 
 
@@ -142,7 +148,9 @@ def as_it_should_be(config: NodeConfig) -> Actual:
     for index, link in enumerate(config.links):
         fields: dict[str, Any] = {
             "mac": link.mac or "", "mtu": link.mtu or 1500, "alias": link.alias, "master": link.master,
-            "rate_bps": link.rate_bps, "offloads": link.features, "addresses": frozenset(link.addresses),
+            "rate_bps": link.rate_bps,
+            "queue_bytes": link.rate_bps and queues.port_bytes(link.rate_bps, link.mtu or 0),
+            "offloads": link.features, "addresses": frozenset(link.addresses),
         }  # fmt: skip
         links[link.name] = ActualLink(index, link.name, up=True, carrier=True, **fields)
     return Actual(
