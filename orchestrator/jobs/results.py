@@ -21,7 +21,8 @@ class Result:
 
     `wrong` counts elements with a wrong sum on all ranks, `same_bits` is true if all ranks had the same bits in all
     iterations; both are None without a check. `limit_s` is None where a port has no rate. `pauses` are those of all
-    iterations, warm-up included; None where they were not read.
+    iterations, warm-up included; None where they were not read. `cpu_s` is the processor time of all ranks per
+    iteration, `memory_bytes` the most memory that a rank has used so far beyond its arrays.
     """
 
     case: Case
@@ -31,6 +32,8 @@ class Result:
     limit_s: float | None
     wrong: int | None
     same_bits: bool | None
+    cpu_s: float
+    memory_bytes: int
     pauses: JobPauses | None = None
 
     @property
@@ -76,6 +79,8 @@ def combine(
         limit_s=limit_s,
         wrong=sum(report["wrong"] for report in reports) if measurement.check else None,
         same_bits=len(digests) == 1 if measurement.check else None,
+        cpu_s=sum(report["cpu_s"] for report in reports),
+        memory_bytes=max(report["memory_bytes"] for report in reports),
         pauses=pauses,
     )
 
@@ -131,6 +136,8 @@ def _entry(result: Result) -> dict[str, Any]:
         "times_s": list(result.times_s),
         "algbw_GBps": result.algbw_GBps,
         "busbw_GBps": result.busbw_GBps,
+        "cpu_s": result.cpu_s,
+        "memory_bytes": result.memory_bytes,
         "limit_s": result.limit_s,
         "limit_ratio": result.median_s / result.limit_s if result.limit_s else None,
         "wrong": result.wrong,

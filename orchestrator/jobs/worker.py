@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import sys
 import time
 import zlib
@@ -29,10 +30,11 @@ def main(arguments: list[str]) -> int:
     report = _reporting()
     measurement = Measurement.from_text(arguments[0])
     try:
+        before = _peak_bytes()
         with hipsnet.init() as communicator:
             for index, case in enumerate(measurement.cases):
                 try:
-                    _measure(communicator, measurement, index, case, report)
+                    _measure(communicator, measurement, index, case, before, report)
                 except MemoryError as error:
                     raise HipsnetError(f"out of memory: {error}; give a smaller --size") from error
     except HipsnetError as error:
@@ -42,22 +44,25 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _measure(communicator: Any, measurement: Measurement, index: int, case: Case, report: Report) -> None:
+def _measure(
+    communicator: Any, measurement: Measurement, index: int, case: Case, before: int, report: Report
+) -> None:
     """Time one case.
 
     Every iteration starts from the same numbers and a barrier; the time of a rank includes its waiting.
+    `before`: the memory of the process before it had a communicator.
     """
     dtype = _dtype(measurement.dtype)
     vectors = [np.empty(count, dtype) for count in case.counts]
     block = pattern.contribution(communicator.rank, max(case.counts), dtype)
     times, digests = [], []
-    reported = 0.0
+    reported = processor_s = 0.0
     gc.disable()
     for iteration in range(-measurement.warmup, measurement.iterations):
         for vector in vectors:
             pattern.fill(vector, block)
         communicator.barrier()
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         *first, last = vectors
         works = [communicator.all_reduce(vector, async_op=True) for vector in first]
         communicator.all_reduce(last)
@@ -66,6 +71,7 @@ def _measure(communicator: Any, measurement: Measurement, index: int, case: Case
         elapsed = time.perf_counter() - begin
         if iteration >= 0:
             times.append(elapsed)
+            processor_s += time.process_time() - used
         if measurement.check:
             digests.append(_digest(vectors))
         if communicator.rank == 0 and begin - reported > _REPORT_EVERY_S:
@@ -76,7 +82,15 @@ def _measure(communicator: Any, measurement: Measurement, index: int, case: Case
     if measurement.check:
         sums = pattern.expected(communicator.world_size, max(case.counts), dtype)
         wrong = sum(pattern.wrong(vector, sums) for vector in vectors)
-    report(case=index, times_s=times, digests=digests, wrong=wrong)
+    arrays = sum(vector.nbytes for vector in vectors) + block.nbytes
+    memory = max(0, _peak_bytes() - before - arrays)
+    cpu_s = processor_s / measurement.iterations
+    report(case=index, times_s=times, digests=digests, wrong=wrong, cpu_s=cpu_s, memory_bytes=memory)
+
+
+def _peak_bytes() -> int:
+    """The most memory that the process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def _digest(vectors: list[pattern.Vector]) -> int:

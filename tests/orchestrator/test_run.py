@@ -424,12 +424,13 @@ def test_a_wrong_sum_is_found(lab: Path, tmp_path: Path) -> None:
 def test_different_bits_are_not_correct() -> None:
     measurement = Measurement((Case((4,)),), "float32", 2, 0, True)
     reports = [
-        {"times_s": [1.0, 4.0], "digests": [5, 5], "wrong": 0},
-        {"times_s": [3.0, 2.0], "digests": [5, 6], "wrong": 0},
+        {"times_s": [1.0, 4.0], "digests": [5, 5], "wrong": 0, "cpu_s": 0.5, "memory_bytes": 7},
+        {"times_s": [3.0, 2.0], "digests": [5, 6], "wrong": 0, "cpu_s": 0.25, "memory_bytes": 9},
     ]
     result = combine(measurement, 0, reports, None)
     assert result.times_s == (3.0, 4.0)
     assert (result.wrong, result.same_bits, result.correct) == (0, False, False)
+    assert (result.cpu_s, result.memory_bytes) == (0.75, 9)
 
 
 @pytest.mark.parametrize("name", [name for name in ITEM_BYTES if name != "bfloat16"])
@@ -462,6 +463,8 @@ def test_the_table_fits_a_hundred_columns(has_pauses: bool) -> None:
         limit_s=58.999_999_9,
         wrong=12_345,
         same_bits=False,
+        cpu_s=1.0,
+        memory_bytes=1,
         pauses=JobPauses(12_345, 12_345, 1_234_567, 1_234_567, "s63.p1"),
     )
     table = columns(has_pauses)

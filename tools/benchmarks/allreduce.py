@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce among nine servers: HiPS against Gloo, ring and mesh, alternating on one machine."""
+"""All-reduce on one machine: hipsnet against Gloo, Open MPI, ring and mesh, in turns."""
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -21,180 +16,202 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from hipsnet.errors import HipsnetError
+from hipsnet.errors import InputError
+from hipsnet.node.derive import facing
+from hipsnet.topology import Fabric
 from hipsnet.units import approximate_size
-from orchestrator import topology_file
-from orchestrator.provision import provisioning, removal
-from tools.benchmarks.allreduce_plan import (
-    MIB,
-    SHAPED,
-    TWO_WAY,
-    UNSHAPED,
-    Contender,
-    Part,
-    Target,
-    rounds_of,
-    topology_text,
-)
+from tools.benchmarks import allreduce_picture
+from tools.benchmarks.allreduce_plan import MIB, NEIGHBOUR_BYTES, PARTS, Bound, Contender, Part
+from tools.benchmarks.allreduce_turns import Turn, provisioned, take
 
 app = typer.Typer()
-_HIPSNET = (sys.executable, "-c", "from orchestrator.cli import main; main()")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measured:
-    """Iteration times of a contender at one size, in seconds, over all turns; the physical limit if known."""
+    """All turns of a contender at one size. `lost`: frames that soft switches dropped, None without them."""
 
     part: str
     contender: str
     size_bytes: int
-    times_s: tuple[float, ...]
-    limit_s: float | None
+    neighbours: int
+    turns: list[Turn] = field(default_factory=list)
+    lost: int | None = None
+
+    @property
+    def times_s(self) -> list[float]:
+        """The slowest rank's time in each iteration of all turns."""
+        return [time for turn in self.turns for time in turn.times_s]
 
     @property
     def median_s(self) -> float:
         return statistics.median(self.times_s)
 
+    @property
+    def limit_s(self) -> float | None:
+        """The physical limit, None without a rate or for another program."""
+        return self.turns[0].limit_s
+
+    @property
+    def cpu_s(self) -> float | None:
+        """Processor time of all ranks for one all-reduce, the median over the turns."""
+        found = [turn.cpu_s for turn in self.turns if turn.cpu_s is not None]
+        return statistics.median(found) if found else None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Memory of a rank beyond its arrays."""
+        return max((turn.memory_bytes for turn in self.turns if turn.memory_bytes is not None), default=None)
+
+
+Found = dict[tuple[str, str, int], Measured]
+"""By part, contender and size."""
+
 
 @app.command()
 def allreduce(
-    unshaped: Annotated[bool, typer.Option("--unshaped", help="Also with links of unlimited rate.")] = False,
-    torus: Annotated[bool, typer.Option("--torus", help="Also two-way rings on a torus 3x3.")] = False,
+    parts: Annotated[str, typer.Option(help=f"What to measure, with commas: {', '.join(PARTS)}.")] = "500",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only HiPS and Gloo, up to 16 MiB, one turn.")
+        bool, typer.Option("--quick", help="Only three contenders, up to 16 MiB, one turn.")
     ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each contender.")] = 3,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw time over size of the part 500: .svg or .png.")
+    ] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write results here; - for stdout.")] = None,
 ) -> None:
-    """Times of an all-reduce of nine servers: HiPS, Gloo, ring and mesh, at 500 Mbit/s a port."""
-    parts = [SHAPED, *([UNSHAPED] if unshaped else []), *([TWO_WAY] if torus else [])]
-    console = Console(stderr=json_file == "-", width=150)
-    found: list[Measured] = []
-    for part in map(_shortened, parts) if quick else parts:
-        found += _measure(part, 1 if quick else rounds)
-        console.print(_table(part, found))
+    """Times of an all-reduce: hipsnet, Gloo, Open MPI, ring and mesh, medians of the slowest rank."""
+    chosen = [_shortened(part) if quick else part for part in _parts(parts)]
+    console = Console(stderr=json_file == "-", width=170)
+    found: Found = {}
+    for part in chosen:
+        _measure(part, 1 if quick else rounds, found)
+        console.print(_times(part, found))
+        console.print(_costs(part, found))
         console.print(_verdicts(part, found), "")
+    if picture is not None:
+        for part in (part for part in chosen if part.picture):
+            allreduce_picture.draw(part, _curves(part, found), _limits(part, found), picture)
     if json_file:
-        text = json.dumps([_entry(measured) for measured in found], indent=2)
+        text = json.dumps([_entry(measured) for measured in found.values()], indent=2)
         print(text) if json_file == "-" else Path(json_file).write_text(text + "\n")
+
+
+def _parts(text: str) -> list[Part]:
+    names = list(PARTS) if text == "all" else text.split(",")
+    for name in names:
+        if name not in PARTS:
+            raise InputError(f"--parts: found {name!r}; allowed: all, or of {', '.join(PARTS)}")
+    return [PARTS[name] for name in names]
 
 
 def _shortened(part: Part) -> Part:
     sizes = tuple(size for size in part.sizes_bytes if size <= 16 * MIB) or part.sizes_bytes
-    return Part(part.name, part.rate, part.contenders[:2], sizes, part.targets)
+    return replace(part, contenders=part.contenders[:3], sizes_bytes=sizes)
 
 
-def _measure(part: Part, rounds: int) -> list[Measured]:
+def _measure(part: Part, rounds: int, found: Found) -> None:
     """Alternate between the contenders, so that changes of the machine's load affect all of them."""
-    times: dict[tuple[str, int], list[float]] = {}
-    limits: dict[tuple[str, int], float | None] = {}
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
         task = progress.add_task(f"{part.name}: building", total=rounds * len(part.contenders))
         fabrics = dict.fromkeys(contender.fabric for contender in part.contenders)
-        files = {fabric: stack.enter_context(_lab(fabric, part.rate)) for fabric in fabrics}
+        labs = {
+            fabric: stack.enter_context(provisioned(fabric, part.rate, part.lossless)) for fabric in fabrics
+        }
         for _ in range(rounds):
             for contender in part.contenders:
                 progress.update(task, description=f"{part.name}: {contender.name}")
-                turn = _gloo if contender.algorithm is None else _ours
-                for size, seconds, limit_s in turn(contender, files[contender.fabric], part.sizes_bytes):
-                    times.setdefault((contender.name, size), []).extend(seconds)
-                    limits[contender.name, size] = limit_s
+                lab = labs[contender.fabric]
+                for turn in take(contender, lab, part.sizes_bytes):
+                    key = part.name, contender.name, turn.size_bytes
+                    measured = found.setdefault(key, Measured(*key, neighbours(lab.fabric)))
+                    measured.turns.append(turn)
+                    measured.lost = lab.lost if part.lossless else None
                 progress.advance(task)
-    return [Measured(part.name, *key, tuple(seconds), limits[key]) for key, seconds in times.items()]
 
 
-@contextmanager
-def _lab(fabric: str, rate: str) -> Iterator[Path]:
-    """Provision a lab, yield its topology file, and destroy the lab in any case."""
-    with TemporaryDirectory(prefix="hipsnet-bench-") as folder:
-        file = Path(folder) / "topology.yaml"
-        file.write_text(topology_text(fabric, rate))
-        topology, built = topology_file.load(file)
-        try:
-            provisioning.provision(topology, built, str(file), lambda _: lambda _: None)
-            yield file
-        finally:
-            removal.destroy(built.name)
+def neighbours(fabric: Fabric) -> int:
+    """The number of neighbours of a server."""
+    return sum(len(facing(fabric, port)) for port in fabric.servers[0].ports)
 
 
-Turn = Iterator[tuple[int, list[float], float | None]]
-
-
-def _ours(contender: Contender, file: Path, sizes: Sequence[int]) -> Turn:
-    """One turn of our engine: one job for each count of iterations."""
-    for (iterations, warmup), group in groupby(sizes, rounds_of):
-        listed = ",".join(f"{size}B" for size in group)
-        options = ("--iters", str(iterations), "--warmup", str(warmup), "--json", "-")
-        out = _run("run", str(file), "--algorithm", str(contender.algorithm), "--sizes", listed, *options)
-        for result in json.loads(out)["results"]:
-            yield result["bytes"], result["times_s"], result["limit_s"]
-
-
-def _gloo(contender: Contender, file: Path, sizes: Sequence[int]) -> Turn:
-    """One turn of Gloo, over the only port of each server."""
-    cases = json.dumps([(size, *rounds_of(size)) for size in sizes])
-    out = _run("run", str(file), "--", sys.executable, "-m", "tools.benchmarks.gloo_worker", cases)
-    for line in out.splitlines():
-        result = json.loads(line.partition("] ")[2])
-        yield result["bytes"], result["times_s"], None
-
-
-def _run(*arguments: str) -> str:
-    environ = {**os.environ, "GLOO_SOCKET_IFNAME": "p0"}
-    done = subprocess.run([*_HIPSNET, *arguments], env=environ, capture_output=True, text=True)
-    if done.returncode:
-        raise HipsnetError(f"`hipsnet {' '.join(arguments)}` failed: {done.stderr.strip()}")
-    return done.stdout
-
-
-def _table(part: Part, found: Sequence[Measured]) -> Table:
-    """Medians in milliseconds, and multiples of the physical limit where the engine reports it."""
+def _times(part: Part, found: Found) -> Table:
+    """Medians in milliseconds, and multiples of the physical limit where it is known."""
     table = Table(title=f"{part.name}: {part.rate} a port, medians in ms (x limit)")
     table.add_column("size", justify="right")
     for contender in part.contenders:
         table.add_column(contender.name, justify="right")
-    medians = _by_key(part, found)
     for size in part.sizes_bytes:
-        table.add_row(
-            approximate_size(size), *(_cell(medians[contender.name, size]) for contender in part.contenders)
-        )
+        cells = (_cell(found[part.name, contender.name, size]) for contender in part.contenders)
+        table.add_row(approximate_size(size), *cells)
     return table
 
 
 def _cell(measured: Measured) -> str:
+    algorithm = measured.turns[0].algorithm
+    chosen = f" {algorithm}" if algorithm else ""
     if not measured.limit_s:
-        return f"{measured.median_s * 1e3:.2f}"
+        return f"{measured.median_s * 1e3:.2f}{chosen}"
     ratio = measured.median_s / measured.limit_s
-    return f"{measured.median_s * 1e3:.2f} ({ratio:.{3 if ratio < 10 else 0}f})"
+    return f"{measured.median_s * 1e3:.2f} ({ratio:.{3 if ratio < 10 else 0}f}){chosen}"
 
 
-def _verdicts(part: Part, found: Sequence[Measured]) -> Table:
-    table = Table(title=f"{part.name}: required ratios")
-    for column in ("size", "ratio", "required", "measured", ""):
+def _costs(part: Part, found: Found) -> Table:
+    """Processor time per byte of the vector and rank, memory per neighbour, and losses, at the largest size."""
+    table = Table(title=f"{part.name}: costs at the largest size")
+    columns = ("contender", "CPU time, ns per byte and rank", "MiB per neighbour beyond the arrays", "lost")
+    for column in columns:
         table.add_column(column)
-    medians = _by_key(part, found)
-    for target in part.targets:
-        if (target.first, target.size_bytes) in medians:
-            ratio = _ratio(target, medians)
-            verdict = "[green]ok[/]" if ratio <= target.at_most else "[red]miss[/]"
-            what = f"{target.first} / {target.second or 'limit'}"
-            table.add_row(
-                approximate_size(target.size_bytes), what, f"<= {target.at_most}", f"{ratio:.3f}", verdict
-            )
+    for contender in part.contenders:
+        measured = found[part.name, contender.name, part.sizes_bytes[-1]]
+        if measured.cpu_s is None or measured.memory_bytes is None:
+            continue
+        per_byte = measured.cpu_s * 1e9 / measured.size_bytes
+        mib = measured.memory_bytes / measured.neighbours / MIB
+        verdict = "" if mib * MIB <= NEIGHBOUR_BYTES else " [red]miss[/]"
+        lost = "-" if measured.lost is None else str(measured.lost)
+        table.add_row(contender.name, f"{per_byte:.2f}", f"{mib:.1f}{verdict}", lost)
     return table
 
 
-def _ratio(target: Target, medians: dict[tuple[str, int], Measured]) -> float:
-    first = medians[target.first, target.size_bytes]
-    if target.second is not None:
-        return first.median_s / medians[target.second, target.size_bytes].median_s
+def _verdicts(part: Part, found: Found) -> Table:
+    table = Table(title=f"{part.name}: bounds")
+    for column in ("size", "bound", "required", "measured", ""):
+        table.add_column(column)
+    for bound in part.bounds:
+        if (part.name, bound.first, bound.size_bytes) in found:
+            value = _value(part, bound, found)
+            verdict = "[green]ok[/]" if value <= bound.at_most else "[red]miss[/]"
+            what = bound.first if bound.second == "s" else f"{bound.first} / {bound.second or 'limit'}"
+            unit = " s" if bound.second == "s" else ""
+            row = (what, f"<= {bound.at_most}{unit}", f"{value:.3f}{unit}", verdict)
+            table.add_row(approximate_size(bound.size_bytes), *row)
+    return table
+
+
+def _value(part: Part, bound: Bound, found: Found) -> float:
+    first = found[part.name, bound.first, bound.size_bytes]
+    if bound.second == "s":
+        return first.median_s
+    if bound.second is not None:
+        return first.median_s / found[part.name, bound.second, bound.size_bytes].median_s
     assert first.limit_s is not None, "bounds on the limit are for ports with a rate"
     return first.median_s / first.limit_s
 
 
-def _by_key(part: Part, found: Sequence[Measured]) -> dict[tuple[str, int], Measured]:
-    return {(item.contender, item.size_bytes): item for item in found if item.part == part.name}
+def _curves(part: Part, found: Found) -> dict[str, list[tuple[int, float]]]:
+    def curve(contender: Contender) -> list[tuple[int, float]]:
+        return [(size, found[part.name, contender.name, size].median_s) for size in part.sizes_bytes]
+
+    return {contender.name: curve(contender) for contender in part.contenders}
+
+
+def _limits(part: Part, found: Found) -> Sequence[tuple[int, float]]:
+    """The physical limit of the first contender's fabric."""
+    name = part.contenders[0].name
+    of_sizes = ((size, found[part.name, name, size].limit_s) for size in part.sizes_bytes)
+    return [(size, limit_s) for size, limit_s in of_sizes if limit_s]
 
 
 def _entry(measured: Measured) -> dict[str, Any]:
@@ -202,7 +219,12 @@ def _entry(measured: Measured) -> dict[str, Any]:
         "part": measured.part,
         "contender": measured.contender,
         "bytes": measured.size_bytes,
+        "algorithm": measured.turns[0].algorithm,
         "median_s": measured.median_s,
         "limit_s": measured.limit_s,
-        "times_s": list(measured.times_s),
+        "times_s": measured.times_s,
+        "cpu_s": measured.cpu_s,
+        "memory_bytes": measured.memory_bytes,
+        "neighbours": measured.neighbours,
+        "lost": measured.lost,
     }
