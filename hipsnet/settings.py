@@ -15,7 +15,7 @@ from typing import Any
 from hipsnet.errors import InputError
 from hipsnet.units import format_size, format_time, parse_size, parse_time
 
-ALGORITHMS = ("hips", "ring", "mesh", "ps")
+ALGORITHMS = ("auto", "hips", "ring", "mesh", "ps")
 EXCHANGES = ("mesh", "ring", "ps", "full")
 TOKEN_CHARACTERS = 16
 """The shortest token of a job of several ranks: 16 hexadecimal digits are 64 random bits."""
@@ -141,7 +141,8 @@ VARIABLES = (
     Variable("world_size", "WORLD_SIZE", _whole(1, 2**31 - 1)),
     Variable("topology", "HIPSNET_TOPOLOGY", _text(r"[^\0]+", "the path of the topology file")),
     Variable(
-        "algorithm", "HIPSNET_ALGORITHM", _choice(ALGORITHMS), Flag("--algorithm", "hips, ring, mesh or ps")
+        "algorithm", "HIPSNET_ALGORITHM", _choice(ALGORITHMS),
+        Flag("--algorithm", "auto (by size, see `hipsnet calibrate`), hips, ring, mesh or ps"),
     ),
     Variable(
         "exchange", "HIPSNET_EXCHANGE", _choices(EXCHANGES),
@@ -218,7 +219,7 @@ class Settings:
     rank: int
     world_size: int
     topology: str
-    algorithm: str = "hips"
+    algorithm: str = "auto"
     exchange: tuple[str, ...] = ()
     one_way: bool = False
     servers: int = 1

@@ -19,7 +19,7 @@ MODULES = {
     "topology": ("schema", "routes", "graph", "init"),
     "lab": ("provision", "destroy", "inspect", "ping", "exec", "shell", "impair"),
     "listing": ("list",),
-    "jobs": ("run", "schedule"),
+    "jobs": ("run", "calibrate", "schedule"),
     "prediction": ("predict", "plan", "export"),
     "endpoints": ("endpoints",),
     "top": ("top",),

@@ -59,7 +59,7 @@ class Calls(ABC):
     ) -> Work: ...
 
     @abstractmethod
-    def _touched(self, collective: Collective, count: int, borders: tuple[int, ...]) -> Ranges:
+    def _touched(self, collective: Collective, count: int, itemsize: int, borders: tuple[int, ...]) -> Ranges:
         """The ranges that this rank sends or receives (`placement.touched`)."""
 
     def reduce_scatter(
@@ -184,7 +184,7 @@ class Calls(ABC):
     ) -> Work | None:
         """Start a collective of which this rank touches parts of the vector only."""
         borders = sorted({edge for region in (*gives, *takes) for edge in (region.first, region.stop)})
-        ranges = self._touched(collective, int(edges[-1]), tuple(borders))
+        ranges = self._touched(collective, int(edges[-1]), np.dtype(dtype).itemsize, tuple(borders))
         placement = Placement(ranges, gives, takes, dtype)
         return self._started(collective, int(edges[-1]), placement.pieces, "copy", async_op, placement.store)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective import choice
 from hipsnet.collective.calls import Calls, require_array, require_op
 from hipsnet.collective.collectives import ALL_REDUCE, Collective
 from hipsnet.collective.endpoints import node_ports, receiver_ports
@@ -21,7 +21,7 @@ from hipsnet.collective.placement import Ranges, touched
 from hipsnet.collective.plan import Route, chunk_elements, compile_plan
 from hipsnet.collective.purpose import name_of, purpose_of
 from hipsnet.collective.runner import Runner
-from hipsnet.collective.schedule import Schedule
+from hipsnet.collective.schedule import Schedule, involving
 from hipsnet.collective.vector import Vector, layout
 from hipsnet.collective.work import Work
 from hipsnet.engine.engine import Engine, Limits, Piece
@@ -60,9 +60,11 @@ class Communicator(Calls):
         self._plan = lru_cache(PLANS_KEPT)(self._compile)
         self._layout = lru_cache(PLANS_KEPT)(layout)
         self._ranges = lru_cache(PLANS_KEPT)(self._find_touched)
-        # A vector large enough to use every connection of the algorithm.
-        schedule = self._schedule(ALL_REDUCE, max(1, len(self._fabric.servers)) ** 2 * 64)
-        self._connections = _routes(schedule, self._fabric, self.rank)
+        self._chooser = choice.of_settings(topology, self._fabric, settings)
+        # A vector large enough to use every connection of the algorithms.
+        count = max(1, len(self._fabric.servers)) ** 2 * 64
+        schedules = [one.build(self._fabric, count) for one in self._chooser.candidates]
+        self._connections = _routes(schedules, self._fabric, self.rank)
         peers = [_peer(self._fabric, self.rank, route) for route in self._connections]
         library_of(settings.transport)  # compile it now, if necessary, not while peers wait
         transport = open_transport(settings.transport, self._greeting(), _options(settings, topology))
@@ -165,21 +167,22 @@ class Communicator(Calls):
             finish=finish,
         )
 
-    def _schedule(self, collective: Collective, count: int) -> Schedule:
-        s = self._settings
-        algorithm = Algorithm(s.algorithm, s.exchange, s.one_way, s.servers)
+    def _schedule(self, collective: Collective, count: int, itemsize: int) -> Schedule:
+        algorithm = self._chooser.choose(count * itemsize, collective)
         return algorithm.build(self._fabric, count, collective)
 
-    def _touched(self, collective: Collective, count: int, borders: tuple[int, ...]) -> Ranges:
-        return self._ranges(collective, count, borders)
+    def _touched(self, collective: Collective, count: int, itemsize: int, borders: tuple[int, ...]) -> Ranges:
+        return self._ranges(collective, count, itemsize, borders)
 
-    def _find_touched(self, collective: Collective, count: int, borders: tuple[int, ...]) -> Ranges:
-        return touched(self._schedule(collective, count), self.rank, borders)
+    def _find_touched(
+        self, collective: Collective, count: int, itemsize: int, borders: tuple[int, ...]
+    ) -> Ranges:
+        return touched(self._schedule(collective, count, itemsize), self.rank, borders)
 
     def _compile(
         self, collective: Collective, count: int, itemsize: int, cuts: tuple[int, ...]
     ) -> PlanArrays:
-        schedule = self._schedule(collective, count)
+        schedule = self._schedule(collective, count, itemsize)
         ports = receiver_ports(self._fabric, schedule.transfers)
         chunk = chunk_elements(schedule, self._settings.chunk_bytes, itemsize)
         return compile_plan(schedule, self.rank, self._connections, ports, chunk, cuts)
@@ -188,7 +191,7 @@ class Communicator(Calls):
         s = self._settings
         configuration = (
             f"fabric {self._fabric.name} {self._fabric.shape}, transport {s.transport}, "
-            f"algorithm {s.algorithm}, "
+            f"algorithm {s.algorithm}, {self._chooser.description}, "
             f"exchange {','.join(s.exchange) or 'default'}, one-way {s.one_way:d}, servers {s.servers}, "
             f"chunk {s.chunk_bytes}"
         )
@@ -218,11 +221,12 @@ def _options(settings: Settings, topology: Topology) -> Options:
     return Options(settings.port, settings.congestion, qp_attributes, node_ports(topology, settings.rank))
 
 
-def _routes(schedule: Schedule, fabric: Fabric, rank: int) -> dict[Route, int]:
-    """The connections of `rank`, numbered in the order of their first use."""
-    ports = receiver_ports(fabric, schedule.transfers)
+def _routes(schedules: Sequence[Schedule], fabric: Fabric, rank: int) -> dict[Route, int]:
+    """The connections of `rank` in these schedules, numbered in the order of their first use."""
+    transfers = np.concatenate([schedule.transfers for schedule in schedules])
+    transfers = transfers[involving(transfers, rank)]
     routes: dict[Route, int] = {}
-    for row, theirs in zip(schedule.transfers, ports, strict=True):
+    for row, theirs in zip(transfers, receiver_ports(fabric, transfers), strict=True):
         src, dst, mine = int(row["src"]), int(row["dst"]), int(row["level"])
         if src == rank:
             routes.setdefault((dst, mine, int(theirs)), len(routes))

@@ -13,7 +13,7 @@ from hipsnet.node import big_tcp
 
 _SENDER_MS = 20
 _PORT_MS = 50
-_LEAST_FRAMES = 5
+_LEAST_FRAMES = 128
 _UNLIMITED_BYTES = 2**32 - 1
 _LONGEST_BYTES = 1 << 30
 _MOST_BYTES = 4 << 20
@@ -43,8 +43,11 @@ def unsent_bytes(rate_bps: int | None, mtu: int) -> int:
 
 
 def port_bytes(rate_bps: int, mtu: int) -> int:
-    """The limit of a port's queue, at least five of the largest frames of segments."""
-    wanted = max(_bytes(rate_bps, _PORT_MS), _LEAST_FRAMES * big_tcp.segments_bytes(rate_bps, mtu))
+    """The limit of a port's queue, at least what its peers may send before the first acknowledgement.
+
+    That is ten segments each (initcwnd.KERNEL_SEGMENTS): on slow cables more than 50 ms.
+    """
+    wanted = max(_bytes(rate_bps, _PORT_MS), _LEAST_FRAMES * (mtu + 14))
     return min(_LONGEST_BYTES, wanted)
 
 

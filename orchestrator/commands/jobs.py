@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `run, schedule`: synchronization on a provisioned fabric."""
+"""Commands `run, calibrate, schedule`: synchronization on a provisioned fabric."""
 
 from __future__ import annotations
 
@@ -121,6 +121,27 @@ def run(
     request = Request(size, sizes, begin, end, factor, model, dtype, iters, warmup, check, json)
     options = running.Options(user, log_dir, verbose)
     raise typer.Exit(running.run(file, tuple(command or ()), request, options, engine))
+
+
+@app.command()
+@engine_options("transport", "chunk_bytes", "congestion")
+def calibrate(
+    engine: Engine,
+    file: File,
+    sizes: Annotated[
+        str | None, typer.Option(help="sizes to measure", show_default="4B to 4MiB", metavar="SIZES")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="run the programs as this user", metavar="NAME")] = None,
+) -> None:
+    """Measure the algorithms that `--algorithm auto` chooses from, and write the cost model into the file.
+
+    Each is measured at all sizes; call, step, message and byte times are fitted to the medians by least squares on
+    relative errors, and written as the section `cost` of the topology file. The rest of the file is unchanged.
+    """
+    from orchestrator.jobs import calibration, running  # numpy and netlink: imported only when needed
+
+    options = running.Options(user)
+    typer.echo(calibration.calibrate(file, sizes or calibration.SIZES, options, engine))
 
 
 @app.command()

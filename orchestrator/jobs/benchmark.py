@@ -14,13 +14,15 @@ from hipsnet.topology import Fabric, Topology
 from orchestrator.jobs import job
 from orchestrator.jobs.guard import Program
 from orchestrator.jobs.launch import DEFAULTS, LaunchOptions, Outcome, Stream, launch
-from orchestrator.jobs.measurement import Measurement
+from orchestrator.jobs.measurement import Case, Measurement
 from orchestrator.jobs.results import Result, combine
 from orchestrator.lab.account import Account
 from orchestrator.telemetry.job_pauses import JobPauses
 
 Limit = Callable[[int], float | None]
 """From the bytes of a case to the physical limit in seconds; None where a port has no rate."""
+Chosen = Callable[[Case], str]
+"""From a case to the name of the algorithm that runs it."""
 
 
 class Listener(Protocol):
@@ -49,6 +51,7 @@ def measure(
     programs: Sequence[Program],
     measurement: Measurement,
     limit: Limit,
+    chosen: Chosen,
     pauses: Callable[[], JobPauses],
     listener: Listener,
     options: LaunchOptions = DEFAULTS,
@@ -73,6 +76,8 @@ def measure(
         reports.append(report)
         if len(reports) == len(programs):
             limit_s = limit(measurement.size_bytes(case))
-            listener.result(combine(measurement, case, reports_by_case.pop(case), limit_s, pauses()))
+            name = chosen(measurement.cases[case])
+            done = reports_by_case.pop(case)
+            listener.result(combine(measurement, case, done, limit_s, name, pauses()))
 
     return launch(programs, take, replace(options, line_limit=sys.maxsize))  # a report is one line

@@ -21,7 +21,8 @@ class Result:
 
     `wrong` counts elements with a wrong sum on all ranks, `same_bits` is true if all ranks had the same bits in all
     iterations; both are None without a check. `limit_s` is None where a port has no rate. `pauses` are those of all
-    iterations, warm-up included; None where they were not read. `cpu_s` is the processor time of all ranks per
+    iterations, warm-up included; None where they were not read. `algorithm` names what ran (several with + for
+    buckets of several sizes). `cpu_s` is the processor time of all ranks per
     iteration, `memory_bytes` the most memory that a rank has used so far beyond its arrays.
     """
 
@@ -34,6 +35,7 @@ class Result:
     same_bits: bool | None
     cpu_s: float
     memory_bytes: int
+    algorithm: str
     pauses: JobPauses | None = None
 
     @property
@@ -67,6 +69,7 @@ def combine(
     index: int,
     reports: Sequence[Mapping[str, Any]],
     limit_s: float | None,
+    algorithm: str,
     pauses: JobPauses | None = None,
 ) -> Result:
     """Make one result of all ranks' reports about the case `index`."""
@@ -81,6 +84,7 @@ def combine(
         same_bits=len(digests) == 1 if measurement.check else None,
         cpu_s=sum(report["cpu_s"] for report in reports),
         memory_bytes=max(report["memory_bytes"] for report in reports),
+        algorithm=algorithm,
         pauses=pauses,
     )
 
@@ -126,6 +130,7 @@ def _entry(result: Result) -> dict[str, Any]:
         "dtype": result.dtype,
         "op": "sum",
         "model": result.case.model,
+        "algorithm": result.algorithm,
         "buckets_bytes": [count * item for count in result.case.counts],
         "time_s": {
             "min": times[0],

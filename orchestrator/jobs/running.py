@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hipsnet.collective import limits
-from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective import choice, limits
+from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.engine.wire.wire import library_of
 from hipsnet.errors import HipsnetError, InputError, ProvisionError
 from hipsnet.failures import Failure
@@ -106,7 +106,8 @@ def _measure(own: _Job, request: Request) -> int:
     if request.json not in (None, "-"):
         _require_writable(Path(request.json or "/"), own.account)
     settings = own.settings
-    Algorithm(settings.algorithm, settings.exchange, settings.one_way, settings.servers).build(own.fabric, 1)
+    chooser = choice.of_settings(own.topology, own.fabric, settings)
+    item_bytes = ITEM_BYTES[measurement.dtype]
     programs = benchmark.workers(own.topology, own.fabric, settings, measurement, own.account)
     title = table.title(own.topology, own.fabric, settings, measurement)
     screen = output.prefixed(own.servers)
@@ -126,6 +127,7 @@ def _measure(own: _Job, request: Request) -> int:
                 programs,
                 measurement,
                 lambda size: limits.limit_s(own.fabric, own.topology.link.rate_bps, size),
+                lambda case: chooser.names(count * item_bytes for count in case.counts),
                 PauseBook(ports, sources).since,
                 display,
                 options,

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hipsnet.collective import limits
-from hipsnet.collective.algorithms import Algorithm
+from hipsnet.collective import choice, limits
 from hipsnet.collective.check import check
 from hipsnet.collective.collectives import Collective
 from hipsnet.collective.endpoints import receiver_ports
@@ -89,9 +88,10 @@ def show(
     """
     topology, fabric = topology_file.load(file)
     options = dict(engine)
-    algorithm = Algorithm(options.pop("algorithm", "hips"), **options)
     elements = 1 if collective.name == "barrier" else count(given("--size", size, parse_size), dtype)
-    schedule = algorithm.build(fabric, collective.total(elements, len(fabric.servers)), collective)
+    total = collective.total(elements, len(fabric.servers))
+    algorithm = choice.chooser(topology, fabric, **options).choose(total * ITEM_BYTES[dtype], collective)
+    schedule = algorithm.build(fabric, total, collective)
     view = View(fabric, schedule, check(schedule, fabric), dtype, ITEM_BYTES[dtype], topology.link.rate_bps)
     chosen = None if server is None else find_server(fabric, server)
     if json_output:

@@ -33,6 +33,7 @@ def columns(has_pauses: bool) -> tuple[Column, ...]:
         Column("type", "", 8, lambda result: result.dtype),
         Column("redop", "", 5, lambda _: "sum"),
     )
+    algorithm = Column("algorithm", "", 9, lambda result: result.algorithm)
     times = (
         Column("time", "(us)", 10, lambda result: f"{result.median_s * 1e6:.1f}"),
         Column("algbw", "(GB/s)", 7, lambda result: f"{result.algbw_GBps:.4f}"),
@@ -51,7 +52,7 @@ def columns(has_pauses: bool) -> tuple[Column, ...]:
         Column("pause", "(us)", 15, lambda result: _pair(result, "us")),
         Column("worst", "port", 6, lambda result: (result.pauses and result.pauses.worst) or "-"),
     )
-    return (size, *times, *pauses) if has_pauses else (size, *vector, *times)
+    return (size, *times, *pauses) if has_pauses else (size, *vector, algorithm, *times)
 
 
 def heading(table: Sequence[Column]) -> tuple[str, str]:

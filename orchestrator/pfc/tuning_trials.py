@@ -161,7 +161,7 @@ def _probe(topology: Topology, fabric: Fabric, file: Path, effort: Effort) -> fl
     listener = _Listener(output.prefixed([program.server for program in programs]))
     with watching.watch(topology, fabric, None) as (ports, sources):
         book = PauseBook(ports, sources)
-        outcome = measure(programs, measurement, lambda _: None, book.since, listener)
+        outcome = measure(programs, measurement, lambda _: None, lambda _: algorithm, book.since, listener)
     if outcome.interrupt:
         raise KeyboardInterrupt
     if outcome.code or not listener.results:

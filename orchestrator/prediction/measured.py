@@ -52,7 +52,9 @@ def _measured(document: dict[str, Any]) -> Measured:
         ports=fabric["ports_per_server"],
         rate_bps=fabric["rate_bps"],
         times_s={
-            (document["algorithm"], result["bytes"], result["model"]): float(result["time_s"]["median"])
+            (result.get("algorithm", document["algorithm"]), result["bytes"], result["model"]): float(
+                result["time_s"]["median"]
+            )
             for result in document["results"]
         },
     )

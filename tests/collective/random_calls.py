@@ -194,7 +194,7 @@ def expected(one: Case, comm: Communicator) -> NDArray[Any]:
     """The vectors of all ranks; an element matters only on its holders."""
     order = placed(one)
     vectors = np.stack([one.vector(rank)[order] for rank in range(comm.world_size)])
-    schedule = comm._schedule(one.collective, one.count)
+    schedule = comm._schedule(one.collective, one.count, one.dtype.itemsize)
     result = np.empty_like(vectors)
     with np.errstate(all="ignore"):
         result[:, order] = execute(schedule, vectors, COMBINE.get(one.op, np.add))

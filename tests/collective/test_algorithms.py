@@ -176,8 +176,8 @@ def test_a_negative_length_is_refused() -> None:
 
 
 def test_settings_know_the_same_names() -> None:
-    assert known.ALGORITHMS == NAMES
+    assert ("auto", *NAMES) == known.ALGORITHMS
     assert known.EXCHANGES == hips.EXCHANGES
     (flag,) = (variable.flag for variable in known.VARIABLES if variable.field == "algorithm")
     assert flag is not None
-    assert flag.help == f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
+    assert flag.help.endswith(f", {', '.join(NAMES[:-1])} or {NAMES[-1]}")

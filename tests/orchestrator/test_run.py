@@ -241,7 +241,7 @@ def test_flags_and_variables_are_one_to_one() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--algorithm", "hisp"], "--algorithm: found 'hisp'; allowed: hips, ring, mesh, ps"),
+        (["--algorithm", "hisp"], "--algorithm: found 'hisp'; allowed: auto, hips, ring, mesh, ps"),
         (["--timeout", "soon"], "--timeout: found 'soon'; allowed: seconds"),
         (["--warn", "0ms"], "--warn: found '0ms'"),
         (["--chunk", "2KiB"], "--chunk: found '2KiB'; allowed: a size like 512KiB, or bytes; 4KiB to 64MiB"),
@@ -359,7 +359,7 @@ def test_json_has_the_promised_shape(lab: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["fabric"]["kind"] == "bcube" and document["fabric"]["servers"] == 4
-    assert (document["algorithm"], document["transport"], document["world_size"]) == ("hips", "tcp", 4)
+    assert (document["algorithm"], document["transport"], document["world_size"]) == ("auto", "tcp", 4)
     assert [result["bytes"] for result in document["results"]] == [1024, 8192, 65536]
     for result in document["results"]:
         times = result["time_s"]
@@ -427,7 +427,7 @@ def test_different_bits_are_not_correct() -> None:
         {"times_s": [1.0, 4.0], "digests": [5, 5], "wrong": 0, "cpu_s": 0.5, "memory_bytes": 7},
         {"times_s": [3.0, 2.0], "digests": [5, 6], "wrong": 0, "cpu_s": 0.25, "memory_bytes": 9},
     ]
-    result = combine(measurement, 0, reports, None)
+    result = combine(measurement, 0, reports, None, "hips")
     assert result.times_s == (3.0, 4.0)
     assert (result.wrong, result.same_bits, result.correct) == (0, False, False)
     assert (result.cpu_s, result.memory_bytes) == (0.75, 9)
@@ -465,6 +465,7 @@ def test_the_table_fits_a_hundred_columns(has_pauses: bool) -> None:
         same_bits=False,
         cpu_s=1.0,
         memory_bytes=1,
+        algorithm="hips/full",
         pauses=JobPauses(12_345, 12_345, 1_234_567, 1_234_567, "s63.p1"),
     )
     table = columns(has_pauses)

@@ -49,7 +49,16 @@ def bcube(tmp_path: Path) -> Path:
 
 
 def schedule(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["schedule", *map(str, arguments)])
+    """HiPS, unless another algorithm is given."""
+    given = [] if "--algorithm" in arguments else ["--algorithm", "hips"]
+    return CliRunner().invoke(app, ["schedule", *map(str, arguments), *given])
+
+
+def test_auto_is_by_size(bcube: Path) -> None:
+    for size, stages in (("72B", 2), ("64MiB", 4)):
+        for options in ([], ["--algorithm", "auto"]):
+            done = CliRunner().invoke(app, ["schedule", str(bcube), "--size", size, *options])
+            assert f"stage 1 of {stages}: aggregate" in done.stdout
 
 
 def test_the_stages_of_server_01(bcube: Path) -> None:
@@ -114,7 +123,7 @@ def test_full_sends_whole_vectors(bcube: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--algorithm", "rong"], "allowed: hips, ring, mesh, ps"),
+        (["--algorithm", "rong"], "allowed: auto, hips, ring, mesh, ps"),
         (["--exchange", "star"], "allowed: mesh, ring, ps, full"),
         (["--one-way"], "one_way requires a torus with ring exchange"),
         (["--servers", "10", "--algorithm", "ps"], "1 to 9"),

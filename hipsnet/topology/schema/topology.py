@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from hipsnet.topology.schema.cost import Cost
 from hipsnet.topology.schema.fabric import AnyKind
 from hipsnet.topology.schema.link import Addresses, Cable
 from hipsnet.topology.schema.nic import Nic
@@ -35,3 +36,6 @@ class Topology(Section):
         default="lab", description="`lab`: namespaces on one machine; or the machine of every server"
     )
     lab: Lab = Lab()
+    cost: Cost | None = Field(
+        default=None, description="measured constants of the cost model; without them, defaults"
+    )
