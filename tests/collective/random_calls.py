@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hipsnet.collective import communicator
-from hipsnet.collective.collectives import EVERY, NAMES, Collective
+from hipsnet.collective.collectives import NAMES, Collective
 from hipsnet.collective.communicator import Communicator
 from hipsnet.collective.vector import layout
-from hipsnet.engine.engine import Piece
 from hipsnet.engine.reduction import DTYPES
 from hipsnet.engine.wire.tcp import TcpWire
 from hipsnet.settings import Settings
@@ -58,6 +57,12 @@ class Case:
     op: str
     is_async: bool
     seed: int
+
+    def edges(self, ranks: int) -> NDArray[np.int64]:
+        """The edges of the shares of the vector."""
+        return (
+            self.collective.shares(self.count, ranks) if self.collective.has_shares else np.empty(0, np.int64)
+        )
 
     def vector(self, rank: int) -> NDArray[Any]:
         source = np.random.default_rng((self.seed, rank))
@@ -140,13 +145,15 @@ def options_of(order: random.Random, shape: str) -> dict[str, Any]:
 
 
 def case(order: random.Random, ranks: int, algorithm: str) -> Case:
-    names = ("all_reduce",) if algorithm == "ps" else tuple(name for name in NAMES if name != "barrier")
+    names = ("all_reduce", "barrier") if algorithm == "ps" else NAMES
     name = order.choice(("all_reduce", order.choice(names)))
     size = order.choice((order.randint(0, 40), order.randint(0, 5000), order.choice((997, 4099, 65_537))))
     count = Collective(name).total(min(size, 3000) if name == "all_to_all" else size, ranks)
     counts: tuple[int, ...] = ()
+    parts = ranks**2 if name == "all_to_all" else ranks
+    if Collective(name).has_shares:
+        count -= count % parts
     if Collective(name).has_shares and order.random() < 0.5:
-        parts = ranks**2 if name == "all_to_all" else ranks
         counts = tuple(order.randint(0, 1 + 2 * count // parts) for _ in range(parts))
         count = sum(counts)
     root = order.randrange(ranks) if Collective(name).has_root else 0
@@ -159,18 +166,39 @@ def case(order: random.Random, ranks: int, algorithm: str) -> Case:
 
 
 def start(comm: Communicator, one: Case) -> tuple[NDArray[Any], Any]:
-    """Start a collective; return its vector, and the work to wait for, or None."""
-    vector = one.vector(comm.rank)
-    if one.collective.name == "all_reduce":
+    """Start a collective; return the array of its result (empty if this rank gets none), and its work, or None."""
+    vector, edges, rank = one.vector(comm.rank), one.edges(comm.world_size), comm.rank
+    collective, dtype, later = one.collective, one.dtype, one.is_async
+    counts = collective.counts or None
+    if collective.name == "barrier":
+        comm.barrier()
+        return np.empty(0, dtype), None
+    if collective.name == "all_reduce":
         arrays = np.split(vector, np.cumsum(one.sizes)[:-1])
-        found = comm.all_reduce(arrays, one.op, async_op=True) if one.is_async else None
-        if found is None:
-            comm.all_reduce(arrays, one.op)
-        return vector, found
-    work = comm._run(one.collective, one.count, [Piece(vector)], one.op, is_async=one.is_async)
-    if not one.is_async:
-        work.wait()
-    return vector, work
+        if later:
+            return vector, comm.all_reduce(arrays, one.op, async_op=True)
+        comm.all_reduce(arrays, one.op)
+        return vector, None
+    if collective.name == "broadcast":
+        return vector, comm.broadcast(vector, collective.root, later)
+    if collective.name == "reduce":
+        return vector, comm.reduce(vector, collective.root, one.op, later)
+    if collective.name == "all_to_all":
+        sizes = np.diff(edges).reshape(comm.world_size, comm.world_size)
+        output = np.empty(sizes[:, rank].sum(), dtype)
+        mine = vector[edges[rank * comm.world_size] : edges[(rank + 1) * comm.world_size]]
+        return output, comm.all_to_all(output, mine, sizes.tolist() if counts else None, later)
+    share, is_root = vector[edges[rank] : edges[rank + 1]], rank == collective.root
+    output = np.empty_like(share)
+    if collective.name == "reduce_scatter":
+        return output, comm.reduce_scatter(output, vector, one.op, counts, later)
+    if collective.name == "scatter":
+        return output, comm.scatter(output, vector if is_root else None, collective.root, counts, later)
+    whole = np.empty_like(vector)
+    if collective.name == "all_gather":
+        return whole, comm.all_gather(whole, share, counts, later)
+    work = comm.gather(whole if is_root else None, share, collective.root, counts, later)
+    return whole if is_root else whole[:0], work
 
 
 def run(comm: Communicator, cases: Sequence[Case]) -> list[NDArray[Any]]:
@@ -205,13 +233,25 @@ def expected(one: Case, comm: Communicator) -> NDArray[Any]:
     return result.astype(one.dtype)
 
 
+def result_of(one: Case, rank: int, correct: NDArray[Any]) -> NDArray[Any]:
+    """What a rank's call gives, from the final vectors of all ranks."""
+    ranks, name, is_root = len(correct), one.collective.name, rank == one.collective.root
+    edges, vector = one.edges(ranks), correct[rank]
+    if name == "barrier" or (name == "gather" and not is_root):
+        return vector[:0]
+    if name == "reduce" and not is_root:
+        return one.vector(rank)
+    if name in ("reduce_scatter", "scatter"):
+        return vector[edges[rank] : edges[rank + 1]]
+    if name == "all_to_all":
+        blocks = [edges[source * ranks + rank :][:2] for source in range(ranks)]
+        return np.concatenate([vector[start:stop] for start, stop in blocks])
+    return vector
+
+
 def compare(one: Case, found: Sequence[NDArray[Any]], correct: NDArray[Any]) -> None:
-    terms = one.collective.terms(one.count, len(found))
-    part = np.searchsorted(terms.edges, np.arange(one.count), side="right") - 1
-    holder = terms.holder[part]
-    for rank, vector in enumerate(found):
-        matters = (holder == EVERY) | (holder == rank)
-        ours, theirs = vector[matters], correct[rank][matters]
+    for rank, ours in enumerate(found):
+        theirs = result_of(one, rank, correct)
         assert ours.tobytes() == theirs.tobytes(), f"{one} on rank {rank}: {ours} is not {theirs}"
 
 
