@@ -28,14 +28,14 @@ static bool open_connection(struct tcp_wire *wire, u32 number, int fd)
 	self->low_water = 1;
 	self->ahead_max = 2 * (TCP_HEADER + wire->message_max);
 	self->ahead = malloc(self->ahead_max);
-	self->ring = malloc(TCP_WIRE_RING);
-	return self->ahead && self->ring && !epoll_ctl(wire->epoll, EPOLL_CTL_ADD, fd, &event);
+	return ring_open(&self->ring, TCP_WIRE_RING) && self->ahead &&
+	       !epoll_ctl(wire->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 struct tcp_wire *tcp_wire_open(const int *sockets, u32 connections, u32 message_max)
 {
 	struct tcp_wire *wire = calloc(1, sizeof(*wire));
-	bool is_open = wire && message_max < (TCP_WIRE_RING - TCP_WIRE_CONTROL) / 2;
+	bool is_open = wire && message_max < (TCP_WIRE_RING - RING_CONTROL) / 2;
 
 	if (!wire)
 		return NULL;
@@ -62,7 +62,7 @@ void tcp_wire_close(struct tcp_wire *wire)
 		if (self->fd > 0)
 			close(self->fd);
 		free(self->ahead);
-		free(self->ring);
+		ring_close(&self->ring);
 		free(self->rest);
 	}
 	if (wire->epoll >= 0)

@@ -16,7 +16,6 @@
 
 #define TCP_WIRE_REGIONS 4096
 #define TCP_WIRE_RING    0x80000 /* bytes of waiting messages, for each connection */
-#define TCP_WIRE_CONTROL 0x10000 /* of these, for messages without a payload */
 
 struct tcp_wire;
 struct wire_operations;

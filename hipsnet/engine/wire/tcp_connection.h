@@ -2,6 +2,7 @@
 /* One connection of the TCP wire: its queue of frames to send, and the frame being received. */
 #pragma once
 
+#include "engine/wire/ring.h"
 #include "engine/wire/tcp.h"
 #include "engine/wire/wire.h"
 
@@ -33,10 +34,9 @@ struct tcp_connection {
 	char why[TCP_REASON];
 
 	struct tcp_frame frames[TCP_FRAMES];
-	u32 first, end;           /* of the queue; never wrapped */
-	u8 *ring;                 /* TCP_WIRE_RING bytes, for messages */
-	u32 ring_first, ring_end; /* never wrapped */
-	u8 *rest;                 /* of an abandoned write that was started: a copy, or NULL */
+	u32 first, end;   /* of the queue; never wrapped */
+	struct ring ring; /* of messages */
+	u8 *rest;         /* of an abandoned write that was started: a copy, or NULL */
 
 	u8 *ahead; /* received, not parsed yet */
 	u32 ahead_bytes, ahead_max;

@@ -49,24 +49,12 @@ bool tcp_queue_write(struct tcp_connection *self, const void *data, u32 bytes, w
 	return true;
 }
 
-/* Contiguous space in the ring for a message; skips `*skipped` bytes at the end of the ring. */
-static u8 *take_ring(struct tcp_connection *self, u32 bytes, u32 keep, u32 *skipped)
-{
-	u32 at = self->ring_end % TCP_WIRE_RING;
-
-	*skipped = at + bytes > TCP_WIRE_RING ? TCP_WIRE_RING - at : 0;
-	if (self->ring_end - self->ring_first + *skipped + bytes + keep > TCP_WIRE_RING)
-		return NULL;
-	self->ring_end += *skipped + bytes;
-	return self->ring + (at + *skipped) % TCP_WIRE_RING;
-}
-
 bool tcp_queue_message(struct tcp_connection *self, const void *header, u32 header_bytes, const void *payload,
 		       u32 payload_bytes)
 {
-	u32 bytes = header_bytes + payload_bytes, skipped;
+	u32 bytes = header_bytes + payload_bytes, taken;
 	struct tcp_frame *frame = next_frame(self);
-	u8 *copy = frame ? take_ring(self, bytes, payload_bytes ? TCP_WIRE_CONTROL : 0, &skipped) : NULL;
+	u8 *copy = frame ? ring_take(&self->ring, bytes, !payload_bytes, &taken) : NULL;
 
 	if (!copy)
 		return false;
@@ -75,7 +63,7 @@ bool tcp_queue_message(struct tcp_connection *self, const void *header, u32 head
 		memcpy(copy + header_bytes, payload, payload_bytes);
 	fill_header(frame, TCP_MESSAGE, 0, bytes, 0, 0);
 	frame->data = copy;
-	frame->ring_bytes = skipped + bytes;
+	frame->ring_bytes = taken;
 	self->end++;
 	return true;
 }
@@ -148,7 +136,7 @@ static void advance(struct tcp_wire *wire, u32 connection, struct core *core, u6
 			return;
 		}
 		sent -= left;
-		self->ring_first += frame->ring_bytes;
+		ring_free(&self->ring, frame->ring_bytes);
 		self->first++;
 		if (frame->kind == TCP_WRITE)
 			core_on_sent(core, connection, immediate);
