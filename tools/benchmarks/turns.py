@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress
-from rich.table import Table
 
 from hipsnet.errors import InputError
 
@@ -31,7 +30,7 @@ def taken(name: str, total: int, turns: Iterable[Turn]) -> list[Turn]:
     return done
 
 
-def show(name: str, results: Results, table: Table, json_file: Path | None) -> None:
+def show(name: str, results: Results, table: RenderableType, json_file: Path | None) -> None:
     """Print the table, unless JSON goes to standard output; write JSON if requested."""
     to_stdout = str(json_file) == "-"
     if not to_stdout:
