@@ -56,6 +56,7 @@ TIERS = (
             "node/test_xdp_programs.py",
             "node/test_xdp_tables.py",
             "orchestrator/test_doctor.py",
+            "orchestrator/test_exercise.py",
             "orchestrator/test_hostile_use.py",
             "orchestrator/test_run.py",
             "stack/test_building.py",

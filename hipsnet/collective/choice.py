@@ -53,9 +53,13 @@ class Chooser:
         ]
         return found[times.index(min(times))][0]
 
-    def names(self, sizes_bytes: Iterable[int]) -> str:
-        """Return the names of the algorithms for all-reduces of these sizes, joined by a plus sign."""
-        return "+".join(dict.fromkeys(label(self.choose(size)) for size in sizes_bytes))
+    def names(self, sizes_bytes: Iterable[int], collective: Collective = ALL_REDUCE) -> str:
+        """Return the names of the algorithms for vectors of these sizes, joined by a plus sign."""
+        return "+".join(dict.fromkeys(label(self.choose(size, collective)) for size in sizes_bytes))
+
+    def require(self, collective: Collective) -> None:
+        """Raise InputError if the algorithm, or all of several, cannot run this collective."""
+        self.choose(1, collective).hierarchy(self._fabric.shape, collective)
 
     def _features(self, collective: Collective) -> tuple[tuple[Algorithm, Features], ...]:
         """The candidates that support the collective, with features of which the bytes are per byte of the vector.

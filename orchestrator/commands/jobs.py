@@ -93,6 +93,20 @@ def run(
     json: Annotated[
         str | None, _measured(help="write the results as JSON", default="not at all", metavar="FILE|-")
     ] = None,
+    collective: Annotated[
+        str | None,
+        _measured(
+            help="all_reduce, reduce_scatter, all_gather, broadcast, ...",
+            default="all_reduce",
+            metavar="NAME",
+        ),
+    ] = None,
+    root: Annotated[
+        int | None,
+        _measured(
+            help="rank of the root of broadcast, reduce, gather, scatter", default="0", metavar="RANK", min=0
+        ),
+    ] = None,
     user: Annotated[
         str | None,
         _of_job(
@@ -118,7 +132,9 @@ def run(
     from orchestrator.jobs import running  # numpy and netlink: imported only when needed
     from orchestrator.jobs.request import Request
 
-    request = Request(size, sizes, begin, end, factor, model, dtype, iters, warmup, check, json)
+    request = Request(
+        size, sizes, begin, end, factor, model, dtype, iters, warmup, check, json, collective, root
+    )
     options = running.Options(user, log_dir, verbose)
     raise typer.Exit(running.run(file, tuple(command or ()), request, options, engine))
 

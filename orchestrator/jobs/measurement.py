@@ -23,13 +23,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Measurement:
-    """All cases of a job: `warmup` iterations precede those that count; `check` verifies the sums."""
+    """All cases of a job: `warmup` iterations precede those that count; `check` verifies the results.
+
+    A case's count is that of the longest array of a rank.
+    """
 
     cases: tuple[Case, ...]
     dtype: str
     iterations: int
     warmup: int
     check: bool
+    collective: str = "all_reduce"
+    root: int = 0
 
     @property
     def item_bytes(self) -> int:

@@ -59,6 +59,18 @@ def expected(world_size: int, count: int, dtype: np.dtype[Any]) -> Expected:
     return Expected(total, world_size * _unit(dtype) * magnitude)
 
 
+def shifted(sums: Expected, start: int) -> Expected:
+    """The sums of the elements from `start` on."""
+    place = start % PERIOD
+    if not place:
+        return sums
+    total, tolerance = (
+        None if part is None else np.roll(part, -place) for part in (sums.total, sums.tolerance)
+    )
+    assert total is not None
+    return Expected(total, tolerance)
+
+
 def fill(array: Vector, block: Vector) -> None:
     """Fill the array with repetitions of the block."""
     for start in range(0, array.size, PERIOD):

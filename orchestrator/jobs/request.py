@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from hipsnet.collective import models
+from hipsnet.collective.collectives import Collective
 from hipsnet.errors import InputError
 from hipsnet.topology import Fabric
 from hipsnet.units import approximate_size, given, parse_size
@@ -32,6 +33,8 @@ class Request:
     warmup: int | None = None
     check: bool = False
     json: str | None = None
+    collective: str | None = None
+    root: int | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -45,16 +48,29 @@ class Request:
 
         Raises InputError for options that exclude each other, or if the vectors exceed this machine's free memory.
         """
-        dtype = self.dtype or DTYPE
+        dtype, collective = self.dtype or DTYPE, self._collective(fabric)
         measurement = Measurement(
-            cases=self.vectors(dtype),
+            cases=tuple(_even(case, collective, len(fabric.servers)) for case in self.vectors(dtype)),
             dtype=dtype,
             iterations=ITERATIONS if self.iters is None else self.iters,
             warmup=WARMUP if self.warmup is None else self.warmup,
             check=self.check,
+            collective=collective.name,
+            root=collective.root,
         )
         _require_memory(fabric, measurement)
         return measurement
+
+    def _collective(self, fabric: Fabric) -> Collective:
+        collective = Collective(self.collective or "all_reduce", self.root or 0)
+        collective.terms(0, len(fabric.servers))  # checks the root
+        if collective.name == "barrier":
+            raise InputError(
+                "--collective: a barrier has no size; measure an all_reduce of one element instead"
+            )
+        if self.model is not None and collective.name != "all_reduce":
+            raise InputError("--model: gradients are synchronized by all_reduce; leave out --collective")
+        return collective
 
     def vectors(self, dtype: str) -> tuple[Case, ...]:
         """The vectors to synchronize; InputError for options that exclude each other."""
@@ -83,9 +99,18 @@ class Request:
         return _multiples(first, last, FACTOR if self.factor is None else self.factor)
 
 
+def _even(case: Case, collective: Collective, ranks: int) -> Case:
+    """The case with a length that all ranks share equally: at least one element for each."""
+    if not collective.has_shares:
+        return case
+    return Case(tuple(max(1, count // ranks) * ranks for count in case.counts), case.model)
+
+
 def _require_memory(fabric: Fabric, measurement: Measurement) -> None:
     """Raise InputError if the vectors of all servers exceed this machine's free memory."""
     largest = max(measurement.size_bytes(case) for case in range(len(measurement.cases)))
+    if measurement.collective not in ("all_reduce", "broadcast"):
+        largest *= 2  # an input and an output, or a copy
     text = re.search(r"MemAvailable: *([0-9]+) kB", Path("/proc/meminfo").read_text())
     if text and len(fabric.servers) * largest > int(text[1]) * 1024:
         raise InputError(

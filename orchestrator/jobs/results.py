@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hipsnet.collective import limits
+from hipsnet.collective.collectives import Collective
 from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
@@ -37,6 +39,7 @@ class Result:
     memory_bytes: int
     algorithm: str
     pauses: JobPauses | None = None
+    collective: str = "all_reduce"
 
     @property
     def bytes(self) -> int:
@@ -56,7 +59,12 @@ class Result:
     @property
     def busbw_GBps(self) -> float:
         """The bytes that a rank must send at least, per time: nccl-tests' busbw, comparable between world sizes."""
-        return self.algbw_GBps * 2 * (self.world_size - 1) / self.world_size
+        return self.algbw_GBps * limits.bus_factor(self.collective, self.world_size)
+
+    @property
+    def operation(self) -> str:
+        """The reduction; none if data is only copied."""
+        return "sum" if Collective(self.collective).reduces else "none"
 
     @property
     def correct(self) -> bool | None:
@@ -86,6 +94,7 @@ def combine(
         memory_bytes=max(report["memory_bytes"] for report in reports),
         algorithm=algorithm,
         pauses=pauses,
+        collective=measurement.collective,
     )
 
 
@@ -108,6 +117,8 @@ def document(
             "mtu": topology.link.mtu,
             "delay_us": topology.link.delay_us,
         },
+        "collective": measurement.collective,
+        "root": measurement.root if Collective(measurement.collective).has_root else None,
         "algorithm": settings.algorithm,
         "exchange": list(settings.exchange),
         "one_way": settings.one_way,
@@ -128,7 +139,7 @@ def _entry(result: Result) -> dict[str, Any]:
         "bytes": result.bytes,
         "count": sum(result.case.counts),
         "dtype": result.dtype,
-        "op": "sum",
+        "op": result.operation,
         "model": result.case.model,
         "algorithm": result.algorithm,
         "buckets_bytes": [count * item for count in result.case.counts],

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hipsnet.collective import choice, limits
+from hipsnet.collective.collectives import Collective
 from hipsnet.collective.models import ITEM_BYTES
 from hipsnet.engine.wire.wire import library_of
 from hipsnet.errors import HipsnetError, InputError, ProvisionError
@@ -106,8 +107,10 @@ def _measure(own: _Job, request: Request) -> int:
     if request.json not in (None, "-"):
         _require_writable(Path(request.json or "/"), own.account)
     settings = own.settings
+    collective = Collective(measurement.collective, measurement.root)
     chooser = choice.of_settings(own.topology, own.fabric, settings)
-    item_bytes = ITEM_BYTES[measurement.dtype]
+    chooser.require(collective)
+    whole_bytes = collective.total(ITEM_BYTES[measurement.dtype], len(own.fabric.servers))
     programs = benchmark.workers(own.topology, own.fabric, settings, measurement, own.account)
     title = table.title(own.topology, own.fabric, settings, measurement)
     screen = output.prefixed(own.servers)
@@ -126,8 +129,10 @@ def _measure(own: _Job, request: Request) -> int:
             outcome = benchmark.measure(
                 programs,
                 measurement,
-                lambda size: limits.limit_s(own.fabric, own.topology.link.rate_bps, size),
-                lambda case: chooser.names(count * item_bytes for count in case.counts),
+                lambda size: limits.limit_s(
+                    own.fabric, own.topology.link.rate_bps, size, measurement.collective
+                ),
+                lambda case: chooser.names((count * whole_bytes for count in case.counts), collective),
                 PauseBook(ports, sources).since,
                 display,
                 options,

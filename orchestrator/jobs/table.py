@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hipsnet.collective.collectives import Collective
 from hipsnet.settings import Settings
 from hipsnet.topology import Fabric, Topology
 from orchestrator.jobs.measurement import Measurement
@@ -31,7 +32,7 @@ def columns(has_pauses: bool) -> tuple[Column, ...]:
     vector = (
         Column("count", "(elements)", 10, lambda result: str(sum(result.case.counts))),
         Column("type", "", 8, lambda result: result.dtype),
-        Column("redop", "", 5, lambda _: "sum"),
+        Column("redop", "", 5, lambda result: result.operation),
     )
     algorithm = Column("algorithm", "", 9, lambda result: result.algorithm)
     times = (
@@ -78,7 +79,8 @@ def title(
     lines = [
         f"# {fabric.name}: {fabric.shape.title}, {len(fabric.servers)} servers with {ports} "
         f"port{'s' if ports > 1 else ''} at {topology.link.rate}",
-        f"# {settings.algorithm}{exchange} over {settings.transport}; {measurement.dtype}, sum; "
+        f"# {_collective(measurement)}{settings.algorithm}{exchange} over {settings.transport}; "
+        f"{measurement.dtype}{', sum' if Collective(measurement.collective).reduces else ''}; "
         f"{measurement.iterations} iterations after {measurement.warmup} to warm up",
     ]
     for case in measurement.cases:
@@ -86,6 +88,13 @@ def title(
             count = len(case.counts)
             lines.append(f"# the gradients of {case.model}, in {count} bucket{'s' if count > 1 else ''}")
     return tuple(lines)
+
+
+def _collective(measurement: Measurement) -> str:
+    if measurement.collective == "all_reduce":
+        return ""
+    root = f" at rank {measurement.root}" if Collective(measurement.collective).has_root else ""
+    return f"{measurement.collective}{root} by "
 
 
 def _wrong(result: Result) -> str:

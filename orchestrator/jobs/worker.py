@@ -17,8 +17,10 @@ import numpy as np
 
 import hipsnet
 from hipsnet import failures
+from hipsnet.collective.collectives import Collective
 from hipsnet.errors import HipsnetError
 from orchestrator.jobs import pattern
+from orchestrator.jobs.exercise import SAME_EVERYWHERE, Exercise
 from orchestrator.jobs.measurement import Case, Measurement
 
 Report = Callable[..., None]
@@ -53,19 +55,18 @@ def _measure(
     `before`: the memory of the process before it had a communicator.
     """
     dtype = _dtype(measurement.dtype)
-    vectors = [np.empty(count, dtype) for count in case.counts]
-    block = pattern.contribution(communicator.rank, max(case.counts), dtype)
+    collective = Collective(measurement.collective, measurement.root)
+    exercises = [Exercise(communicator, collective, count, dtype) for count in case.counts]
     times, digests = [], []
     reported = processor_s = 0.0
     gc.disable()
     for iteration in range(-measurement.warmup, measurement.iterations):
-        for vector in vectors:
-            pattern.fill(vector, block)
+        for exercise in exercises:
+            exercise.fill()
         communicator.barrier()
         begin, used = time.perf_counter(), time.process_time()
-        *first, last = vectors
-        works = [communicator.all_reduce(vector, async_op=True) for vector in first]
-        communicator.all_reduce(last)
+        works = [exercise.run(async_op=True) for exercise in exercises[:-1]]
+        exercises[-1].run(async_op=False)
         for work in works:
             work.wait()
         elapsed = time.perf_counter() - begin
@@ -73,17 +74,17 @@ def _measure(
             times.append(elapsed)
             processor_s += time.process_time() - used
         if measurement.check:
-            digests.append(_digest(vectors))
+            digests.append(_digest([exercise.result for exercise in exercises]))
         if communicator.rank == 0 and begin - reported > _REPORT_EVERY_S:
             report(case=index, done=iteration + measurement.warmup + 1)
             reported = begin
     gc.enable()
     wrong = None
     if measurement.check:
-        sums = pattern.expected(communicator.world_size, max(case.counts), dtype)
-        wrong = sum(pattern.wrong(vector, sums) for vector in vectors)
-    arrays = sum(vector.nbytes for vector in vectors) + block.nbytes
-    memory = max(0, _peak_bytes() - before - arrays)
+        wrong = sum(exercise.wrong() for exercise in exercises)
+        if collective.name not in SAME_EVERYWHERE:  # compared with this rank's first iteration only
+            digests = [digest ^ digests[0] for digest in digests]
+    memory = max(0, _peak_bytes() - before - sum(exercise.nbytes for exercise in exercises))
     cpu_s = processor_s / measurement.iterations
     report(case=index, times_s=times, digests=digests, wrong=wrong, cpu_s=cpu_s, memory_bytes=memory)
 
