@@ -139,6 +139,13 @@ def test_512_servers(algorithm: Algorithm) -> None:
     assert report.busiest == 2 * 511
 
 
+def test_4096_servers() -> None:
+    """A million transfers: checked range by range, in blocks of the vector."""
+    made = fabric("bcube(8,4)")
+    report = check(Algorithm("hips").build(made, 4 * 4096), made)
+    assert (report.busiest, report.steps) == (2 * 4095, 8)
+
+
 @pytest.mark.parametrize(
     ("options", "shape", "message"),
     [
