@@ -28,7 +28,7 @@ _TEXT_CHARACTERS = 8000  # six bytes each in JSON at the most
 
 @dataclass(frozen=True)
 class Failure:
-    """What ended a rank: an exception of class `kind` with its message and traceback, as text.
+    """The end of a rank: an exception of class `kind` with its message and traceback, as text.
 
     `is_expected` is true for the errors of hipsnet, which the launcher prints in the program's place; `is_survivor`
     for those that another rank or the network has caused.
@@ -46,7 +46,7 @@ class Failure:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Failure:
-        """Read what `to_bytes` has written. Raises ValueError for anything else."""
+        """Parse the output of `to_bytes`. Raises ValueError for anything else."""
         try:
             fields = json.loads(data)
             failure = cls(**fields)

@@ -32,7 +32,7 @@ def sources() -> dict[str, str]:
 
 @cache
 def reasons() -> dict[str, str]:
-    """What can happen to a frame: the names of the counters with their meanings, from reasons.h."""
+    """The fates of a frame: the names of the counters with their meanings, from reasons.h."""
     return dict(re.findall(r'REASON\((\w+),\s*"([^"]*)"\)', (FOLDER / "reasons.h").read_text()))
 
 

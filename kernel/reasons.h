@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What can happen to a frame: each is counted under exactly one of these names. Python parses this list. */
+/* The fates of a frame: each is counted under exactly one of these names. Python parses this list. */
 #pragma once
 
 /* clang-format off */

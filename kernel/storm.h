@@ -96,7 +96,7 @@ static __always_inline bool is_polling(const struct pauses *port, u64 now)
 	return port->quantum_ps && (s64)(now - port->polled_ns) < (s64)POLL_RECENT_NS;
 }
 
-/* What becomes of a frame that arrived by the port `from` and is to leave by this one in that priority. */
+/* The fate of a frame that arrived at the port `from` and is to leave by this one in that priority. */
 static __always_inline enum way way_out(struct pauses *port, u32 priority, u32 from)
 {
 	/* Most ports were never paused, and need not read the clock. */

@@ -35,7 +35,7 @@ def bindings(desired: NodeConfig) -> tuple[tuple[int, str, str], ...]:
 
 
 def program_differences(desired: NodeConfig) -> tuple[str, ...]:
-    """What is wrong with the program on the ports, and with its settings; called in the node's namespace."""
+    """Differences of the program on the ports and of its settings; called in the node's namespace."""
     name = program_of(desired)
     if not name:
         return ()
@@ -44,7 +44,7 @@ def program_differences(desired: NodeConfig) -> tuple[str, ...]:
 
 
 def _setting_differences(desired: NodeConfig) -> Iterator[str]:
-    """What differs in the settings of the forwarding program: the watchdog's, and the priorities of DSCPs."""
+    """Differences in the settings of the forwarding program: the watchdog, and the priorities of DSCPs."""
     if not has_watchdog(desired.fabric, desired.name, desired.watchdog):
         yield f"its watchdog is not the file's ({desired.watchdog or 'none'})"
     if desired.priorities:

@@ -70,7 +70,7 @@ def remove(name: str) -> None:
 
 @contextmanager
 def _socket() -> Iterator[NetlinkSocket]:
-    # A kernel without RDMA says so to the bare socket, long before pyroute2 has built what it needs around one.
+    # A kernel without RDMA refuses the bare socket: much faster than a socket of pyroute2.
     socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA).close()
     with NetlinkSocket(_NETLINK_RDMA) as netlink:
         netlink.set_marshal(_Marshal())

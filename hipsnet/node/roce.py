@@ -55,7 +55,9 @@ def read(link: str, group: str, tree: Tree = SYSTEM) -> dict[str, str]:
         return _read_rdma_cm(link, tree)
     found = {}
     for name, path in _files(link, group, tree):
-        with contextlib.suppress(OSError, ValueError):  # what cannot be read, or is no number, is no setting
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # a file that cannot be read, or is no number, is no setting
             found[name] = str(int(path.read_text()))
     return found
 

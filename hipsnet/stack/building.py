@@ -151,7 +151,7 @@ def _compile(name: str, command: Sequence[str], path: Path) -> None:
 
 
 def _reason(errors: str) -> str:
-    """What to install, if a library or its headers are missing; else what the compiler said."""
+    """The package to install, if a library or its headers are missing; else the output of the compiler."""
     for words in _MISSING.findall(errors):
         found = next(filter(None, words))
         found = _LIBRARIES.get(found, found)

@@ -82,7 +82,7 @@ def attached(fabric: Fabric, switch: Switch) -> tuple[Server, ...]:
 
 
 def with_servers(fabric: Fabric, switch: Switch) -> Iterator[Line]:
-    """Yield a switch with its signs, and behind it its servers; what does not fit goes below them."""
+    """Yield a switch with its signs and, behind it, its servers; those that do not fit are below."""
     first = cell(switch.name, switch.ports)
     indent = len(switch.name) + 4
     lines = wrapped(server_cells(attached(fabric, switch)), indent)

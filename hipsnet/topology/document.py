@@ -20,7 +20,7 @@ Keys = tuple[Key, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong in a text: at which line (from 1) and key, what was found, what is allowed."""
+    """An error in a text: line (from 1), key, the value found, the values allowed."""
 
     line: int
     key: str
@@ -30,7 +30,7 @@ class Problem:
 
 
 class NotReadable(Exception):
-    """The text does not describe what it should; carries the first problems and the number of the others."""
+    """The text is not valid: the first problems, and the number of the others."""
 
     def __init__(self, *problems: Problem, more: int = 0) -> None:
         super().__init__(problems)
@@ -84,7 +84,7 @@ def read(text: str) -> Node:
 
 
 class _Composer:
-    """Makes nodes from YAML events, and collects what YAML permits and a topology file does not."""
+    """Makes nodes from YAML events, and collects constructs that YAML permits and a topology file does not."""
 
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events = events
@@ -169,7 +169,7 @@ def data(node: Node) -> Any:
 
 
 def locate(root: Node, keys: Keys) -> tuple[int, Node | None]:
-    """Return the line and the node of the value at these keys; None, and the line of what should hold it."""
+    """Return the line and the node of the value at these keys; or the line of the section that lacks it."""
     node, line = root, root.line
     for key in keys:
         content = node.content

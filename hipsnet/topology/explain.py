@@ -108,7 +108,7 @@ def _all_keys(node: Node, keys: Keys) -> Iterator[Keys]:
 
 
 def words(node: Node) -> str:
-    """Say in words what a part of the schema allows."""
+    """Describe the values that a part of the schema allows."""
     if len(node.get("oneOf", ())) > 1:
         return " or ".join(words(_narrow(option, None)) for option in node["oneOf"])
     if "const" in node:

@@ -14,7 +14,7 @@ MAX_PORTS = 1 << 16  # a MAC address numbers the ports with 16 bits
 
 
 def misfit(shape: FabricKind, addresses: Addresses) -> str | None:
-    """Return what does not fit, or None if the fabric can be numbered."""
+    """Return the reason why the fabric cannot be numbered, or None."""
     if reason := shape.misfit():
         return reason
     if shape.port_count > MAX_PORTS:
@@ -34,7 +34,7 @@ def nearest_fit(shape: FabricKind, addresses: Addresses) -> str:
 
 
 def misplaced(shape: FabricKind, addresses: Addresses) -> str | None:
-    """Return what is wrong with the base prefixes of this fabric, or None."""
+    """Return the error in the base prefixes of this fabric, or None."""
     base, needed = addresses.ports, len(shape.cable_levels)
     if base.prefixlen > addressing.SUBNET_BITS:
         return f"{base} is smaller than a /16"

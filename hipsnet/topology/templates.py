@@ -141,7 +141,7 @@ def _no_pfc(shape: FabricKind) -> str:
 
 
 def _sentence(problem: Problem, known: Sequence[Option]) -> str:
-    """Say what is wrong with the options that were given, not with the file that they would make."""
+    """Describe an error in terms of the options given, not of the file that they would make."""
     key = re.sub(r"\[\d+\]$", "", problem.key).rpartition(".")[2]
     flags = [option.flag for option in known if key in ("fabric", option.field)] or [f"--{key}"]
     return f"{', '.join(flags)}: found {problem.found}; allowed: {problem.allowed}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two ranks send each other on a new TCP connection: a hello with a nonce, then a sealed greeting.
+"""Messages of two ranks on a new TCP connection: a hello with a nonce, then a sealed greeting.
 
 The seal is an HMAC-SHA256 under the job's token, which never travels. It covers the greeting, both nonces, and
 both ends of the TCP connection: a greeting that was recorded on another connection, or is passed on by a
@@ -108,7 +108,7 @@ class Greeting:
         return Sender(rank, port, to_rank, to_port)
 
     def seal(self, body: bytes) -> bytes:
-        """What only the members of this job can compute for `body`."""
+        """The authentication code of `body`, which only members of this job can compute."""
         return hmac.digest(self.token.encode(), body, "sha256")
 
     def _seal_of(self, body: bytes, session: Session) -> bytes:

@@ -19,7 +19,7 @@ from hipsnet.transport.options import Options
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a transport's class is, what it is in a few words, what it requires and how that is installed."""
+    """A transport: its class, a summary, its requirements and how to install them."""
 
     module: str
     name: str

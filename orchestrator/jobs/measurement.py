@@ -51,7 +51,7 @@ class Measurement:
 
     @classmethod
     def from_text(cls, text: str) -> Measurement:
-        """Read what `to_text` has written."""
+        """Parse the output of `to_text`."""
         fields = json.loads(text)
         cases = tuple(Case(tuple(case["counts"]), case["model"]) for case in fields.pop("cases"))
         return cls(cases, **fields)

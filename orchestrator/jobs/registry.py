@@ -24,7 +24,7 @@ _FOLDER = "jobs"
 
 @dataclass(frozen=True)
 class Job:
-    """One `hipsnet run`: the launcher's process id, what it runs, for which user, and since when.
+    """One `hipsnet run`: the launcher's process id, its command, its user, and its start.
 
     `started_s` is the Unix time; `start_ticks` (field 22 of /proc/<pid>/stat) distinguishes the process from a
     later one with the same id.

@@ -154,7 +154,7 @@ def _measure(own: _Job, request: Request) -> int:
 
 @contextlib.contextmanager
 def _prepared(own: _Job, screen: Write) -> Iterator[tuple[Write, LaunchOptions]]:
-    """Set up what surrounds the programs: job list, log files, inbox, the privileged part of the transport."""
+    """Set up the environment of the programs: job list, log files, inbox, the privileged part of the transport."""
     _require_background(own)
     handed_over = _prepare_transport(own)
     prepare = functools.partial(privileged.start, handed_over) if handed_over else None

@@ -83,7 +83,7 @@ def as_table(snapshot: Snapshot) -> None:
 
 
 def _records(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """The priorities of each port, then the port with what is counted for the whole port only.
+    """The priorities of each port, then the port with the values that are counted for the whole port only.
 
     A number is in one record, so that a sum counts nothing twice.
     """

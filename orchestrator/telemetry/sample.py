@@ -75,7 +75,7 @@ RATE_NAMES = (*(name for name, _, _ in _RATES), "buffer_share")
 
 
 def sample(rates: Rates, port: int, priority: int) -> Sample:
-    """The rates of one port and priority; what is not counted by priority is taken from the whole port."""
+    """The rates of one port and priority; values that are not counted by priority are those of the whole port."""
     own = rates.amounts[:, port, priority].tolist()
     of_port = own if priority == ALL else rates.amounts[:, port, ALL].tolist()
     found: dict[str, float | None] = {}

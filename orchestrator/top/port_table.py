@@ -153,7 +153,7 @@ class PortTable(LineView):
         )
 
     def _divide(self) -> None:
-        """Choose the columns that fit; peer and history get what is left. Once per screen: `size` is slow."""
+        """Choose the columns that fit; peer and history get the rest. Once per screen: `size` is slow."""
         self._width = self.size.width
         free = self._width - self._name_width - _FIXED_WIDTH
         ends = accumulate(column.width for column in COLUMNS)

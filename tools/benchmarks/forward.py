@@ -58,7 +58,7 @@ def forward(
 def summarize(samples: list[Sample]) -> Results:
     """By frame size: the median packets per second of both ways, and the shares that arrived.
 
-    The ratio is the median too, of every round's: what slows the machine for a while slows both turns of a round.
+    The ratio is the median too, of every round's: a disturbance of the machine slows both turns of a round.
     """
     results = []
     for size in dict.fromkeys(sample.size_bytes for sample in samples):

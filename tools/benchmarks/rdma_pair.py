@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two rxe devices at the ends of one cable, both in this namespace: what each sends really crosses the cable.
+"""Two rxe devices at the ends of one cable, both in this namespace: all packets cross the cable.
 
-The kernel would deliver what goes to an address of its own over the loopback. So the table of local addresses
-is asked only for what arrives by a cable's end, and what is sent leaves by the end that has its source address.
+The kernel delivers packets to its own addresses over the loopback. So the table of local addresses is used only for
+packets that arrive at a cable's end; others leave by the end that has their source address.
 Requires a namespace without other users: rxe works in the initial one only, hence a virtual machine.
 """
 

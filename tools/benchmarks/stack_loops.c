@@ -62,7 +62,7 @@ static bool post(const struct flow *flow, u64 id)
 	return rc_post_write_immediate(flow->pair, id, flow->memory, flow->bytes, 0, flow->remote_key, 0);
 }
 
-/* Takes what is done; how many were of this kind. Receives are posted again. */
+/* Takes completions and posts receives again; returns the number of completions of this kind. */
 static u32 work(const struct flow *flow, u32 kind, u64 wait_ns)
 {
 	struct stack_completion done[BATCH];

@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command(context_settings={"allow_interspersed_args": False})
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="what to run in the machine")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="command to run in the machine")],
     cpus: Annotated[int, typer.Option(min=1, help="processors")] = 2,
     memory: Annotated[str, typer.Option(help="such as 512M, 1G")] = "1G",
     module: Annotated[list[str], typer.Option(help="kernel module to load first; may be repeated")] = [],  # noqa: B006
@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Run a command as root under the distribution's kernel, in a virtual machine that sees the files of this host.
 
-    The machine discards what the command writes, except in folders given as --writable. Exit code: the command's;
+    Files that the command writes are discarded, except in folders given as --writable. Exit code: the command's;
     124 after the timeout, 125 if the machine fails.
     """
     order = Order(
@@ -56,7 +56,7 @@ def run(
 
 
 def main() -> None:
-    """Run the command line; what fails is told in one sentence."""
+    """Run the command line; an error is one sentence."""
     try:
         app()
     except HipsnetError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a virtual machine needs to be installed, and the packages that bring it."""
+"""The programs that a virtual machine requires, and their packages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_kernel(root: Path = Path("/")) -> Path:
 
 
 def require_programs() -> None:
-    """Raise CapabilityError naming what is missing on this machine, and the package that brings it."""
+    """Raise CapabilityError naming the missing programs and their packages."""
     if platform.machine() != "x86_64":
         raise CapabilityError(f"requires x86_64, as the guest is x86_64; found {platform.machine()}")
     if os.geteuid() != 0:

@@ -57,7 +57,7 @@ _PIPES: tuple[Pipe, ...] = ("stdout", "stderr", "answer", "console")
 
 
 class MachineError(HipsnetError):
-    """The machine failed, not the command in it. The message ends with what its console said last."""
+    """The machine failed, not the command in it. The message ends with the last lines of its console."""
 
     exit_code = 125
 
@@ -70,7 +70,7 @@ class MachineTimeoutError(MachineError):
 
 @dataclass(frozen=True)
 class Order:
-    """What to run, and in what machine.
+    """A command, and the machine to run it in.
 
     `memory` is a number and M or G. `modules` are loaded first. `writable` are folders of this machine in
     which the command may write. The command gets `timeout_s` from the start of the boot on; `wait_s` is for
@@ -128,14 +128,14 @@ class Machine:
         os.close(self._lock)
 
     def outputs(self) -> Iterator[tuple[Stream, bytes]]:
-        """What the command writes, as it comes, until it has ended."""
+        """The output of the command, as it arrives, until the command has ended."""
         while self.exit_code is None:
             found = list(self._read())
             self._understand()
             yield from found
             if self.exit_code is None:
                 self._check(is_silent=not found)
-        yield from self._read()  # what came before the command's end
+        yield from self._read()  # output from before the command's end
 
     def _start(self, kernel: Path) -> None:
         message = _message(self._order)
@@ -164,7 +164,7 @@ class Machine:
         self._begun = time.monotonic()
 
     def _read(self) -> Iterator[tuple[Stream, bytes]]:
-        """Wait a moment for data and take what there is; a pipe without writers is closed."""
+        """Wait a moment for data and read it; a pipe without writers is closed."""
         ready, _, _ = select.select(list(self._pipes), [], [], _POLL_S)
         for fd in ready:
             name = self._pipes[fd]
@@ -239,7 +239,7 @@ def _quoted(path: Path) -> str:
 
 
 def _message(order: Order) -> bytes:
-    """What guest.sh reads."""
+    """The message that guest.sh reads."""
     strings = [
         str(order.folder),
         str(len(order.writable)),

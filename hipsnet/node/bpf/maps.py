@@ -41,7 +41,7 @@ class _MapOptions(ctypes.Structure):
 
 @dataclass(frozen=True)
 class MapInfo:
-    """What the kernel says about a map; sizes in bytes."""
+    """A map's attributes from the kernel; sizes in bytes."""
 
     type: int
     id: int

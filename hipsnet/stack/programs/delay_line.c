@@ -146,7 +146,8 @@ static const struct held *held_in(const u8 *record, u32 length)
 	return held->bytes >= ETH_HLEN && held->bytes <= length - sizeof(*held) ? held : NULL;
 }
 
-/* Sends what is due; returns when the next frame is due, NEVER if the ring is empty (epoll reports it). */
+/* Sends the frames that are due; returns when the next frame is due, NEVER if the ring is empty (epoll
+ * reports it). */
 static u64 send_due(struct line *line, u64 now)
 {
 	u64 position = __atomic_load_n(line->consumer, __ATOMIC_RELAXED);

@@ -59,7 +59,7 @@ struct soft_switch {
 	u32 ports;
 	u64 memory_free;   /* chunks that hold no frame; the caller keeps it */
 	u64 memory_owed;   /* of them, those that reserves and headrooms count on */
-	u32 chunk_bytes;   /* what a chunk holds of a frame */
+	u32 chunk_bytes;   /* bytes of a frame in a chunk */
 	u32 longest_frame; /* without a VLAN tag */
 	u64 stopped;       /* a bit for each port at whose other end something is stopped */
 	struct switch_port port[SWITCH_PORTS];

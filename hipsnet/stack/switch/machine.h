@@ -59,7 +59,7 @@ struct switch_file *open_fabric(struct fabric *fabric, const struct fabric_confi
 /* Handles the frames that a port has received; returns their number. */
 u32 receive_frames(struct machine *machine, u32 ingress, u64 now);
 
-/* Sends what a port may send now; returns the number of frames. */
+/* Sends the frames that a port may send now; returns their number. */
 u32 send_frames(struct machine *machine, u32 egress, u64 now);
 
 /* When the port has something to do next. */

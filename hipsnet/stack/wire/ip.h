@@ -48,7 +48,7 @@ struct ethernet {
 	u16 type;
 };
 
-/* What follows an Ethernet header of type 802.1Q. */
+/* Follows an Ethernet header of type 802.1Q. */
 struct vlan {
 	u8 priority;
 	u16 vid, type;

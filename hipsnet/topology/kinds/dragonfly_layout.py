@@ -11,7 +11,7 @@ from hipsnet.topology.picture import Box, Drawing, Point, Region, Wire, text_wid
 
 SERVER_GAP, ROUTER_GAP, GROUP_GAP = 0.08, 0.34, 0.5
 RISE = 0.95  # from the servers to the routers
-LABEL, MARGIN = 0.38, 0.14  # below and above what a group consists of
+LABEL, MARGIN = 0.38, 0.14  # below and above the parts of a group
 ARC = 0.34  # height of the cable between neighbours in a row of routers
 
 

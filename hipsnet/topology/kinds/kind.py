@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fabric kind is: the base class that every kind in the registry implements.
+"""Fabric kinds: the base class that every kind in the registry implements.
 
 An instance is the `fabric` section of a topology file: the kind's parameters, without names or addresses.
 Everything outside hipsnet/topology/kinds asks this object and never compares `kind`.
@@ -71,7 +71,7 @@ class FabricKind(Section, ABC):
     has_detours: ClassVar[bool] = False
     """Whether `paths` begins with hops that the route tables of the source would not take."""
     deadlock_note: ClassVar[str] = ""
-    """What a fabric of this kind requires where its routes form a cycle."""
+    """The requirements of a fabric of this kind if its routes form a cycle."""
 
     @classmethod
     def kind_name(cls) -> str:
@@ -134,7 +134,7 @@ class FabricKind(Section, ABC):
         return False
 
     def misfit(self) -> str | None:
-        """Return what is contradictory about the parameters, or None."""
+        """Return the contradiction between parameters, or None."""
         return None
 
     @abstractmethod
@@ -210,5 +210,5 @@ class FabricKind(Section, ABC):
 
     @property
     def diagram_legend(self) -> str:
-        """What the two signs of the text map mean."""
+        """The meanings of the two signs of the text map."""
         return "behind a name: is stopped, stops"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kinds share whose switches route: every cable is a /31, and servers are its lower ends."""
+"""Common to the kinds whose switches route: every cable is a /31, and servers are its lower ends."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class Torus(FabricKind):
 
     @property
     def far_ports(self) -> tuple[int, ...]:
-        """What leaves by the + port of a ring arrives at the - port."""
+        """Frames that leave by the + port of a ring arrive at the - port."""
         return tuple(self._ways.index((dimension, -way)) for dimension, way in self._ways)
 
     def port_number(self, port: Port) -> int:
