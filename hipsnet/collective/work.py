@@ -99,14 +99,15 @@ class Callbacks:
 
     def _run(self) -> None:
         ended = 0
-        while works := self._still_waiting():
-            for work in works:
-                if work.is_completed():
-                    self._call_back(work)
-            try:
-                ended = self._engine.wait_any(ended) if self._waiting else ended
-            except EngineFailed:  # closed: all works are completed
-                continue
+        try:
+            while works := self._still_waiting():
+                for work in works:
+                    if work.is_completed():
+                        self._call_back(work)
+                if self._waiting:
+                    ended = self._engine.wait_any(ended)
+        except EngineFailed:
+            return  # the program ends
 
     def _still_waiting(self) -> list[Work]:
         with self._lock:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,8 +36,21 @@ SLOTS_BYTES = 4 << 20
 
 FEWEST_SLOTS, MOST_SLOTS = 4, 16
 
+FAREWELL_S = 1.0
+"""Maximum time for the last messages after a failure."""
+
 _NS = 1_000_000_000
 _ALIGNMENT = 8  # of slots: reductions read them as arrays of the largest dtype
+
+
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _abandon_all() -> None:
+    """No thread may use arrays when the interpreter frees them."""
+    for engine in list(_open):
+        engine.abandon()
 
 
 @dataclass(frozen=True)
@@ -153,6 +169,8 @@ class Engine:
         self._users = threading.Condition()
         self._inside = 0  # threads in C
         self._is_closed = False
+        self._process = os.getpid()
+        _open.add(self)
         self._failure: Any = None
 
     @property
@@ -274,13 +292,30 @@ class Engine:
             self.wait_all()
             farewell_s = self._limits.timeout_s
             if self.failure():
-                farewell_s = min(farewell_s, self._library.lib.ENGINE_FAREWELL_NS / _NS)
+                farewell_s = min(farewell_s, FAREWELL_S)
             with self._users:
                 self._is_closed = True
                 self._users.wait_for(lambda: not self._inside)
             self._library.lib.engine_close(self._handle, int(farewell_s * _NS))
             self._wire.close()
             self._kept.clear()
+
+    def abandon(self) -> None:
+        """End without a close: when the program ends, or has lost the engine. Calls under way fail everywhere."""
+        if self._is_closed or os.getpid() != self._process:
+            return
+        if self.is_busy:
+            self.fail("its program has ended")
+        with self._users:
+            self._is_closed = True
+            if not self._users.wait_for(lambda: not self._inside, FAREWELL_S):
+                return  # a thread is still in C: its memory must stay
+        self._library.lib.engine_close(self._handle, int(FAREWELL_S * _NS))
+        self._wire.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_process"):
+            self.abandon()
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:

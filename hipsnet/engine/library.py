@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -59,4 +60,6 @@ def load(
     every = [Path("wire/types.h"), *(FOLDER / header for header in HEADERS), *headers]
     ffi.cdef("\n".join(declarations(str(header)) for header in every))
     files = [*(str(FOLDER / source) for source in SOURCES), *map(str, sources)]
-    return Core(ffi, ffi.dlopen(str(building.library(name, files, folder, (*LINK, *link)))))
+    path = str(building.library(name, files, folder, (*LINK, *link)))
+    ctypes.CDLL(path)  # never unloaded: threads may still be in the library when the interpreter ends
+    return Core(ffi, ffi.dlopen(path))

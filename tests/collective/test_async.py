@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 
 from hipsnet.errors import CollectiveError, InputError
+from hipsnet.node import namespace
 from tests.collective.arena import Arena, arena
 from tests.collective.test_engine import expected, vector
 
@@ -289,3 +293,40 @@ def test_a_closed_communicator_refuses(pair: Arena) -> None:
         return "it went on"
 
     assert [text.partition(": ")[2] for text in values(pair, body)] == ["the communicator is closed"] * 2
+
+
+@pytest.mark.parametrize("is_waiting", [False, True], ids=["idle", "under way"])
+def test_a_program_that_never_closes_ends_without_a_crash(pair: Arena, is_waiting: bool) -> None:
+    """Its progress thread has started; the interpreter frees arrays and libraries meanwhile."""
+    program = f"""
+import numpy as np, hipsnet, hipsnet.errors
+comm = hipsnet.init()
+comm.all_reduce(np.ones(10_000), async_op=True).wait()
+if {is_waiting} and comm.rank == 0:
+    work = comm.all_reduce(np.ones(2_000_000), async_op=True)
+    work.add_done_callback(print)
+elif {is_waiting}:
+    try:
+        comm.all_reduce(np.ones(2_000_000)), comm.barrier()
+    except hipsnet.errors.CollectiveError as error:
+        print(error)
+"""
+    environment = {
+        **os.environ,
+        "HIPSNET_TOPOLOGY": str(pair.file),
+        "WORLD_SIZE": "2",
+        "HIPSNET_TOKEN": "t" * 16,
+    }
+    with namespace.inside(pair.name):
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", program],
+                env={**environment, "RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+    said = [process.communicate(timeout=2 * BOUND_S)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said

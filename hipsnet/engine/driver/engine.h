@@ -24,8 +24,7 @@
 #include "engine/core/core.h"
 #include "engine/wire/wire.h"
 
-#define ENGINE_LINGER_NS   2000000
-#define ENGINE_FAREWELL_NS 1000000000
+#define ENGINE_LINGER_NS 2000000
 
 struct engine;
 

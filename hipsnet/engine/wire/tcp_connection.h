@@ -2,11 +2,14 @@
 /* One connection of the TCP wire: its queue of frames to send, and the frame being received. */
 #pragma once
 
+#include <sys/epoll.h>
+
 #include "engine/wire/ring.h"
 #include "engine/wire/tcp.h"
 #include "engine/wire/wire.h"
 
 #define TCP_HEADER    24
+#define TCP_EVENTS    64
 #define TCP_FRAMES    256     /* capacity of a connection's queue */
 #define TCP_LOW_WATER 0x10000 /* below it, an early wake-up costs less than waiting for more data */
 #define TCP_REASON    160
@@ -49,7 +52,9 @@ struct tcp_connection {
 
 struct tcp_wire {
 	u32 connections, message_max;
-	int epoll;
+	int epoll, kick;
+	struct epoll_event events[TCP_EVENTS];
+	int events_left; /* of the last wait, not processed yet */
 	u64 calls;
 	struct tcp_connection *connection;
 	struct tcp_region regions[TCP_WIRE_REGIONS];
