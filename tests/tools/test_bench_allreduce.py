@@ -28,13 +28,13 @@ def test_every_part_is_consistent() -> None:
 
 def test_an_unknown_part_is_refused() -> None:
     assert [part.name for part in allreduce._parts("200,500")] == ["200", "500"]
-    with pytest.raises(InputError, match="--parts: found '300'; allowed: all, or of 500, 200"):
+    with pytest.raises(InputError, match="--parts: found '300'; allowed: all, or of 500, auto, 200"):
         allreduce._parts("200,300")
 
 
 def found_in(part: Part, seconds: float) -> Found:
     keys = [(part.name, found.name, size) for found in part.contenders for size in part.sizes_bytes]
-    found = {key: Measured(*key, neighbours=4) for key in keys}
+    found = {key: Measured(*key, ranks=9, neighbours=4) for key in keys}
     for number, measured in enumerate(found.values()):
         times = (seconds * (number + 1), seconds, 9.0)
         measured.turns += [

@@ -34,6 +34,7 @@ class Measured:
     part: str
     contender: str
     size_bytes: int
+    ranks: int
     neighbours: int
     turns: list[Turn] = field(default_factory=list)
     lost: int | None = None
@@ -125,7 +126,9 @@ def _measure(part: Part, rounds: int, found: Found) -> None:
                 lab = labs[contender.fabric]
                 for turn in take(contender, lab, part.sizes_bytes):
                     key = part.name, contender.name, turn.size_bytes
-                    measured = found.setdefault(key, Measured(*key, neighbours(lab.fabric)))
+                    measured = found.setdefault(
+                        key, Measured(*key, len(lab.fabric.servers), neighbours(lab.fabric))
+                    )
                     measured.turns.append(turn)
                     measured.lost = lab.lost if part.lossless else None
                 progress.advance(task)
@@ -167,7 +170,7 @@ def _costs(part: Part, found: Found) -> Table:
         measured = found[part.name, contender.name, part.sizes_bytes[-1]]
         if measured.cpu_s is None or measured.memory_bytes is None:
             continue
-        per_byte = measured.cpu_s * 1e9 / measured.size_bytes
+        per_byte = measured.cpu_s * 1e9 / measured.size_bytes / measured.ranks
         mib = measured.memory_bytes / measured.neighbours / MIB
         verdict = "" if mib * MIB <= NEIGHBOUR_BYTES else " [red]miss[/]"
         lost = "-" if measured.lost is None else str(measured.lost)
@@ -225,6 +228,7 @@ def _entry(measured: Measured) -> dict[str, Any]:
         "times_s": measured.times_s,
         "cpu_s": measured.cpu_s,
         "memory_bytes": measured.memory_bytes,
+        "ranks": measured.ranks,
         "neighbours": measured.neighbours,
         "lost": measured.lost,
     }

@@ -59,6 +59,8 @@ FABRICS = {
 """The fabric sections of the topology files: nine servers each, or 64."""
 
 HIPS = Contender("hipsnet, BCube(3,2)", "bcube")
+PIECES = Contender("hips", "bcube", flags=("--algorithm", "hips"))
+WHOLE = Contender("hips/full", "bcube", flags=("--algorithm", "hips", "--exchange", "full"))
 GLOO = Contender("Gloo, Fat-Tree, 1 NIC", "tree", "gloo")
 MPI = Contender("Open MPI, Fat-Tree, 1 NIC", "tree", "mpi")
 RING = Contender("ring, Fat-Tree, 1 NIC", "tree", flags=("--algorithm", "ring"))
@@ -85,6 +87,13 @@ MAIN = Part(
     ),
     picture=True,
 )
+CHOICE = Part(
+    "auto",
+    "500Mbit/s",
+    (HIPS, PIECES, WHOLE),
+    MAIN.sizes_bytes,
+    tuple(Bound(size, HIPS.name, other.name, 1.1) for size in MAIN.sizes_bytes for other in (PIECES, WHOLE)),
+)
 SLOWER = Part("200", "200Mbit/s", (HIPS,), (64 * MIB,), (Bound(64 * MIB, HIPS.name, None, 1.025),))
 UNLIMITED = Part(
     "unlimited", "unlimited", (HIPS, GLOO), (64 * MIB,), (Bound(64 * MIB, HIPS.name, GLOO.name, 0.85),)
@@ -108,7 +117,9 @@ GROWTH = Part(
 )
 GROWTH_SLOW = Part("64-20", "20Mbit/s", (LARGE,), (16 * MIB,), (Bound(16 * MIB, LARGE.name, None, 1.1),))
 
-PARTS = {part.name: part for part in (MAIN, SLOWER, UNLIMITED, RINGS, STACK, LOSSLESS, GROWTH, GROWTH_SLOW)}
+PARTS = {
+    part.name: part for part in (MAIN, CHOICE, SLOWER, UNLIMITED, RINGS, STACK, LOSSLESS, GROWTH, GROWTH_SLOW)
+}
 """The parts by name, in the order in which they run."""
 
 NEIGHBOUR_BYTES = 8 * MIB
