@@ -147,7 +147,12 @@ def calibrate(
     sizes: Annotated[
         str | None, typer.Option(help="sizes to measure", show_default="4B to 4MiB", metavar="SIZES")
     ] = None,
-    user: Annotated[str | None, typer.Option(help="run the programs as this user", metavar="NAME")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            help="run the programs as this user", show_default="the caller of sudo, else root", metavar="NAME"
+        ),
+    ] = None,
 ) -> None:
     """Measure the algorithms that `--algorithm auto` chooses from, and write the cost model into the file.
 
