@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -273,14 +272,16 @@ def test_an_exception_of_the_program_ends_the_calls_under_way(pair: Arena) -> No
             with pytest.raises(ZeroDivisionError), comm:
                 comm.all_reduce(np.zeros(1 << 20), async_op=True)
                 raise ZeroDivisionError("a bug")
+            left.set()
             return ""
-        time.sleep(0.2)
+        assert left.wait(BOUND_S)
         try:
             comm.all_reduce(np.zeros(1 << 20))
         except CollectiveError as error:
             return str(error)
         return "it went on"
 
+    left = multiprocessing.get_context("fork").Event()
     waiting, _ = values(pair, body)
     assert "rank 1: its call ended with ZeroDivisionError: a bug" in waiting
 
