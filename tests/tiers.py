@@ -63,7 +63,6 @@ TIERS = (
             "stack/test_transport_xdp.py",
             "stack/test_xsk*.py",
             "test_ownership.py",
-            "transport/test_tcp_*.py",  # to choose cubic takes CAP_NET_ADMIN where it is not the default
         ),
     ),
     Tier("quick", "neither root, labs nor virtual machines"),  # all other files
