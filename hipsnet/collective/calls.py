@@ -260,3 +260,5 @@ def require_array(array: Array) -> None:
         raise InputError(f"dtype {array.dtype} is not one of {', '.join(d.name for d in DTYPES)}")
     if not array.flags.c_contiguous:
         raise InputError("the array is not C-contiguous; pass a contiguous copy")
+    if not array.flags.aligned:
+        raise InputError(f"the array's address is not a multiple of {array.dtype.alignment} bytes; pass a copy")

@@ -169,6 +169,7 @@ def test_what_cannot_be_reduced_is_refused_before_anything_is_sent(bcube: Arena)
     wrong = [
         (np.zeros(4, np.complex64), "sum", "complex64"),
         (np.zeros((4, 4), np.float32)[:, 1], "sum", "C-contiguous"),
+        (np.zeros(9, np.uint8)[1:].view(np.float32), "sum", "multiple of 4 bytes"),
         (read_only, "sum", "writable"),
         ([1.0, 2.0], "sum", "numpy array"),
         (np.zeros(4, np.float32), "median", "median"),
