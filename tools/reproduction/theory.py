@@ -11,8 +11,7 @@ from pathlib import Path
 from hipsnet.collective.algorithms import Algorithm
 from hipsnet.predict import demand
 from hipsnet.predict.closed import Constants, barrier
-from hipsnet.topology import FabricKind
-from hipsnet.topology.kinds import BCube, FatTree, Torus
+from hipsnet.topology import KINDS, FabricKind
 from orchestrator.views.figures import figure
 
 ELEMENTS = 143_667_240  # VGG-19
@@ -29,19 +28,30 @@ class Scheme:
     shape: Callable[[int, int], FabricKind]
 
 
-def _fat_tree(n: int, d: int, nics: int) -> FatTree:
-    return FatTree(kind="fattree", servers=n**d, nics=nics)
+_KINDS = {kind.kind_name(): kind for kind in KINDS}
 
 
-def _torus(n: int, d: int) -> Torus:
-    return Torus(kind="torus", dims=(n,) * d)
+def _shape(kind: str, **parameters: object) -> FabricKind:
+    return _KINDS[kind].model_validate({"kind": kind, **parameters})
+
+
+def _bcube(n: int, d: int) -> FabricKind:
+    return _shape("bcube", n=n, levels=d)
+
+
+def _fat_tree(n: int, d: int, nics: int) -> FabricKind:
+    return _shape("fattree", servers=n**d, nics=nics)
+
+
+def _torus(n: int, d: int) -> FabricKind:
+    return _shape("torus", dims=(n,) * d)
 
 
 SCHEMES = (
     Scheme("ring, Fat-Tree, 1 NIC", Algorithm("ring"), lambda n, d: _fat_tree(n, d, 1)),
     Scheme("mesh, Fat-Tree, 1 NIC", Algorithm("mesh"), lambda n, d: _fat_tree(n, d, 1)),
     Scheme("ring, Fat-Tree, d NICs", Algorithm("ring"), lambda n, d: _fat_tree(n, d, d)),
-    Scheme("HiPS, BCube(n,d)", Algorithm(), lambda n, d: BCube(kind="bcube", n=n, levels=d)),
+    Scheme("HiPS, BCube(n,d)", Algorithm(), _bcube),
     Scheme("HiPS, torus, one-way rings", Algorithm(one_way=True), _torus),
     Scheme("HiPS, torus, two-way rings", Algorithm(), _torus),
 )
