@@ -16,3 +16,4 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit("terminated", 128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it

@@ -261,4 +261,6 @@ def require_array(array: Array) -> None:
     if not array.flags.c_contiguous:
         raise InputError("the array is not C-contiguous; pass a contiguous copy")
     if not array.flags.aligned:
-        raise InputError(f"the array's address is not a multiple of {array.dtype.alignment} bytes; pass a copy")
+        raise InputError(
+            f"the array's address is not a multiple of {array.dtype.alignment} bytes; pass a copy"
+        )

@@ -141,7 +141,7 @@ def _rank(rank: int, way: str, size_bytes: int, token: str, results: Connection)
     name = "tcp" if way == "tcp" else "verbs"
     transport = open_transport(name, Greeting(rank, 2, "bench", token), Options(_PORT))
     transport.connect(peers, 30.0)
-    limits = Limits(_PATIENCE_S / 2, _PATIENCE_S, slots=2, slot_bytes=size_bytes, eager_bytes=1, reserve=1)
+    limits = Limits(_PATIENCE_S / 2, _PATIENCE_S, slots=2, slot_bytes=size_bytes, eager_bytes=8, reserve=1)
     runner = Engine(_wire(way, transport, limits.message_max), rank, 2, peers, limits)
     for count in (1, writes_of(size_bytes)):
         array = np.zeros(size_bytes // 4, np.float32)

@@ -78,7 +78,7 @@ def test_the_bytes_leave_by_the_right_ports_and_no_receiver_is_ever_not_ready(
         array = np.ones(count, np.float32)
         return [float(comm.all_reduce(array)[-1]) for _ in range(calls)]
 
-    for outcome in arena.run(body, BOUND_S):
+    for outcome in arena.run(body, BOUND_S, algorithm="hips"):
         assert outcome.value == [4.0, 16.0, 64.0], outcome
     for rank, server in enumerate(fabric.servers):
         for port in server.ports:
