@@ -10,11 +10,10 @@ import pytest
 from tests.stack.test_fuzz import fuzz
 
 
-@pytest.mark.parametrize(("target", "runs"), [("core", 6000), ("tcp", 3000), ("verbs", 3000), ("xdp", 5000)])
+@pytest.mark.parametrize(("target", "runs"), [("core", 3000), ("tcp", 1500), ("verbs", 1000), ("xdp", 1500)])
 def test_no_peer_causes_a_memory_error(tmp_path: Path, target: str, runs: int) -> None:
     """Not in the arrays of a call that has ended either: a program may have freed them."""
     reached = fuzz(tmp_path, target, runs)
-    # Over verbs, large calls seldom end in so few runs: each of their writes needs a receive and a completion.
-    for name in ("done", "eager", "early", "aborted", *(() if target == "verbs" else ("written",))):
+    for name in ("done", "eager", "early", "written", "aborted"):
         assert reached[name], reached
     assert sum(count > 0 for name, count in reached.items() if name.startswith("reason")) >= 4, reached

@@ -22,7 +22,6 @@ def lab(make_shared_lab: Callable[..., Lab]) -> Lab:
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
-        ("top", ("--csv", "--interval", "0.1")),
         ("exec", ("s00", "--", "seq", "100000")),
         ("run", ("--sizes", "1KiB:64KiB:x2", "--iters", "20000")),
         ("run", ("--", "seq", "100000")),
