@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,7 +77,9 @@ def test_a_cut_cable_ends_the_job_and_is_named(make_lab: MakeLab, tmp_path: Path
         job.kill()
         job.wait()
     assert job.returncode == 1, output
-    assert "at level 0" in output and "it has been silent for 3." in output
+    # At level 1 the others may notice first that s11 does not begin the next collective.
+    late_s = re.search(r"it (?:has been silent|is alive, but has not called) for (\d+\.\d) s", output)
+    assert "at level 0" in output and late_s and float(late_s[1]) >= 3, output
     assert "rank 4" in output  # s11, named by one of its neighbours or by itself
     assert "bytes received" in output
     assert "s11" in run("ip", "netns") and not any("endless.py" in line for line in _processes())
