@@ -63,6 +63,29 @@ def test_a_rank_that_sends_nothing_is_reported_silent(world: World, call: Call) 
     assert world.failure(4)  # its neighbours have reported it
 
 
+def test_a_rank_that_is_held_up_in_an_earlier_call_is_not_absent(scripted: Core) -> None:
+    """Rank 3 sends rank 4 nothing more; ranks behind another port of rank 4 await it in the next call."""
+    lib, later = scripted.lib, 0
+    for seed in range(12):
+        world = World(scripted, "bcube(3,2)", seed=seed)
+        for rank in range(9):
+            world.submit(rank, LARGE)
+        for _ in range(100 + 20 * seed):
+            lib.world_step(world.handle)
+        lib.world_hold_writes(world.handle, 3, world.connection(3, 4))
+        world.run()
+        for rank in (0, 1, 2, 3, 5, 6, 7, 8):
+            world.submit(rank, LARGE)
+        if world.state(4, world.calls[4][0]) == lib.CALL_ACTIVE:
+            later += world.state(1, world.calls[1][0]) == lib.CALL_DONE
+            settle(world, 1.9)
+            assert not any(world.failure(rank) for rank in range(9))
+            settle(world, 0.6)
+            assert {one[:2] for one in failures(world)} == {(lib.FAILURE_STALLED, 3)}
+        world.close()
+    assert later
+
+
 def test_the_silence_between_calls_does_not_count(world: World) -> None:
     """No rank calls, and no heartbeats arrive, for much longer than the timeout."""
     for rank, routes in enumerate(world.routes):

@@ -100,7 +100,8 @@ struct connection {
 	u64 heard_ns, spoke_ns;
 	u32 posted, arrived; /* segments, since the connection began */
 	u32 entered;         /* the last call that the peer has announced */
-	u64 absent_ns;       /* time since which it is awaited and has not entered */
+	bool is_busy;        /* it was in a call when it sent the last heartbeat */
+	u64 absent_ns;       /* time since which it is awaited, idle, and has not entered */
 };
 
 struct core {

@@ -5,9 +5,9 @@
  * Every rank sends a heartbeat on each connection at least once in `heartbeat_ns`. An awaited peer is
  * declared failed
  * - after `timeout_ns` without any message: it is silent;
- * - after `timeout_ns` if it is alive, but has not submitted the call: it is absent.
- * A peer that has submitted the call and is itself waiting does not fail. If no rank makes progress for twice
- * `timeout_ns`, the rank that is furthest behind is reported (stall.h).
+ * - after `timeout_ns` if it is alive and idle, but has not submitted the call: it is absent.
+ * A peer that is itself waiting, in this call or in an earlier one, does not fail. If no rank makes progress
+ * for twice `timeout_ns`, the rank that is furthest behind is reported (stall.h).
  */
 #include <stdio.h>
 #include <string.h>
@@ -118,6 +118,7 @@ static void beat(struct core *core, u32 connection)
 	struct message message = {.kind = MESSAGE_HEARTBEAT};
 
 	message.heartbeat.sequence = core->submitted;
+	message.heartbeat.active = core->active;
 	message.heartbeat.posted = core->connections[connection].posted;
 	message.heartbeat.stalled_ns = stall_age_ns(&core->stall, core->now_ns);
 	message.heartbeat.behind = stall_behind(&core->stall, position_of(core));
@@ -178,7 +179,7 @@ static void judge(struct core *core, u32 connection)
 	struct connection *self = &core->connections[connection];
 	const struct call *call = awaiting(core, connection);
 	u64 timeout_ns = core->config.timeout_ns;
-	bool is_absent = call && (int)(self->entered - call->sequence) < 0;
+	bool is_absent = call && !self->is_busy && (int)(self->entered - call->sequence) < 0;
 
 	if (!is_absent)
 		self->absent_ns = 0;

@@ -81,6 +81,7 @@ static void build_body(const struct message *message, struct cursor *cursor)
 		break;
 	case MESSAGE_HEARTBEAT:
 		put(cursor, message->heartbeat.sequence, 4);
+		put(cursor, message->heartbeat.active, 4);
 		put(cursor, message->heartbeat.posted, 4);
 		put(cursor, message->heartbeat.stalled_ns, 8);
 		put(cursor, message->heartbeat.behind.sequence, 4);
@@ -188,6 +189,7 @@ static bool parse_body(struct message *message, struct cursor *cursor)
 		return true;
 	case MESSAGE_HEARTBEAT:
 		message->heartbeat.sequence = get(cursor, 4);
+		message->heartbeat.active = get(cursor, 4);
 		message->heartbeat.posted = get(cursor, 4);
 		message->heartbeat.stalled_ns = get(cursor, 8);
 		message->heartbeat.behind.sequence = get(cursor, 4);

@@ -78,6 +78,7 @@ struct message_credit {
 
 struct message_heartbeat {
 	u32 sequence; /* of the last call that was submitted */
+	u32 active;   /* submitted calls that have not ended */
 	u32 posted;   /* segments on this connection since it was opened: all of them must have arrived */
 	u64 stalled_ns;
 	struct position behind; /* core/stall.h */

@@ -274,6 +274,7 @@ static void take_heartbeat(struct core *core, u32 connection, const struct messa
 		return;
 	}
 	note_entry(core, connection, heartbeat->sequence);
+	self->is_busy = heartbeat->active != 0;
 	stall_heard(&core->stall, core->now_ns, heartbeat->stalled_ns, heartbeat->behind, position_of(core));
 }
 

@@ -259,6 +259,7 @@ static void send_heartbeat(struct world *world, u32 connection)
 	struct message message = {.kind = MESSAGE_HEARTBEAT};
 
 	message.heartbeat.sequence = likely_sequence(world);
+	message.heartbeat.active = message.heartbeat.sequence & 1;
 	message.heartbeat.posted = world->core->connections[connection].arrived + is_unlikely(world);
 	message.heartbeat.stalled_ns = (u64)choose(world, 1) << 24;
 	message.heartbeat.behind =
