@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hipsnet.errors import InputError
+from hipsnet.errors import InputError, ProvisionError
 from orchestrator import topology_file
 from orchestrator.commands.arguments import Json
 from orchestrator.jobs.registry import Job, running_jobs
@@ -28,7 +28,11 @@ _STYLES = {"complete": "green", "host": "green", "incomplete": "yellow", "foreig
 
 @dataclass(frozen=True)
 class _Listed:
-    """A fabric of this machine. `shape` is like "BCube(3,2)", empty if its topology file cannot be read."""
+    """A fabric of this machine.
+
+    `shape` is like "BCube(3,2)", empty if its topology file cannot be read. `problem` says which of its records is
+    not valid, and is empty if all are.
+    """
 
     found: Presence
     shape: str
@@ -36,6 +40,7 @@ class _Listed:
     hosts: tuple[str, ...]
     jobs: tuple[Job, ...]
     processes: tuple[background.BackgroundProcess, ...]
+    problem: str
 
 
 @app.command(name="list")
@@ -70,7 +75,13 @@ def _listed(name: str) -> _Listed:
                 servers, processes = len(fabric.servers), background.needed(topology, fabric)
         except InputError:
             pass  # edited or removed since: list the kernel's state nevertheless
-    return _Listed(found, shape, servers, hosts.remembered(name), running_jobs(name), processes)
+    problem = ""
+    remembered: tuple[str, ...] = ()
+    try:
+        remembered = hosts.remembered(name)
+    except ProvisionError as error:
+        problem = str(error)  # of this fabric only
+    return _Listed(found, shape, servers, remembered, running_jobs(name), processes, problem)
 
 
 def _table(listed: list[_Listed]) -> Table:
@@ -95,6 +106,8 @@ def _table(listed: list[_Listed]) -> Table:
 
 def _remarks(fabric: _Listed) -> Iterator[str]:
     name, found = fabric.found.name, fabric.found
+    if fabric.problem:
+        yield f"{name}: {fabric.problem}"
     for job in fabric.jobs:
         yield f"{name}: job {job.pid} of {job.user} since {job.since}: {job.command}"
     for process in fabric.processes:
@@ -122,4 +135,5 @@ def _as_data(fabric: _Listed) -> dict[str, Any]:
         "hosts": fabric.hosts,
         "jobs": [vars(job) for job in fabric.jobs],
         "processes": [process.as_data() for process in fabric.processes],
+        "problem": fabric.problem or None,
     }

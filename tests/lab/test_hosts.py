@@ -194,6 +194,8 @@ def test_a_record_changes_no_other_settings(hosts: tuple[Lab, list[Host]], key: 
             done = first.hipsnet("destroy", lab.file, "--node", "s0")
             assert done.returncode == 1 and "Traceback" not in done.stderr
             assert f"{record} is not a valid record of hipsnet" in done.stderr
+        listed = first.hipsnet("list")
+        assert listed.returncode == 0 and f"{lab.name}: {record} is not a valid record" in listed.stdout
         assert victim.read_text() == was
         assert first.condition() == before
     finally:

@@ -183,10 +183,10 @@ def test_a_registration_lives_as_long_as_its_array(fabric: Fabric) -> None:
 def test_a_dead_path_is_detected_whatever_is_in_flight(fabric: Fabric, in_flight: bool) -> None:
     """The peer's port goes down; the near port stays active, and rxe repeats without end (a retry count of 7)."""
     far = fabric.servers[1].ports[0]
-    with Pair(fabric, ack_timeout=10) as pair:
+    with Pair(fabric, ack_timeout=15) as pair:  # shorter ones expire while a processor is awaited
         engine = pair.engines()[0]
         work = submit(engine, 0, Call(300_000))
-        assert engine.wait(work.call, 0.5) == State.ACTIVE
+        assert engine.wait(work.call, 0.5) == State.ACTIVE, words_of(engine)
         with rig.broken(fabric, far, f"link set {rig.netdev(far)} down"):
             if in_flight:
                 submit(engine, 0, Call(300_000))
